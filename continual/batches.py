@@ -1,0 +1,110 @@
+"""Batches: what a model is trained on, as tensors on the device.
+
+`TrainingData` holds the union of one or more tasks' train parts; each sample keeps the head rows it may be scored on, so a
+sample of an old task competes among the same rows as it did then.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from continual.data import Split
+from continual.scenarios import Task, TaskSequence
+
+
+class Batch(NamedTuple):
+    """Samples that are learned from together.
+
+    Attributes:
+        inputs: raw inputs in [0, 1], [B, ...].
+        targets: head rows, [B] int64.
+        active: rows that compete in the loss, [classes] or [B, classes] of booleans; None for all.
+        task: 0-based task of each sample, [B] int64.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    active: Tensor | None
+    task: Tensor
+
+
+class TrainingData(NamedTuple):
+    """Everything a task trains on.
+
+    Attributes:
+        inputs: [N, ...] in [0, 1].
+        targets: [N].
+        active: [classes] where all samples agree, else [N, classes].
+        task: [N].
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    active: Tensor
+    task: Tensor
+
+    def __len__(self) -> int:
+        return self.targets.shape[0]
+
+    def batches(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Give all samples once in random order; the last batch may be smaller."""
+        order = torch.randperm(self.targets.shape[0], generator=generator).to(self.targets.device)
+        for chosen in order.split(batch_size):
+            active = self.active if self.active.ndim == 1 else self.active[chosen]
+            yield Batch(self.inputs[chosen], self.targets[chosen], active, self.task[chosen])
+
+
+def as_tensors(split: Split, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Move a split to the device: inputs as floats in [0, 1] [N, ...], targets as int64 [N]."""
+    inputs = torch.from_numpy(np.ascontiguousarray(split.inputs)).to(device)
+    scaled = inputs.to(dtype).div_(255) if inputs.dtype == torch.uint8 else inputs.to(dtype)
+    return scaled, torch.from_numpy(np.asarray(split.targets, dtype=np.int64)).to(device)
+
+
+def row_mask(rows: Sequence[int], num_classes: int) -> Tensor:
+    """Give the rows as booleans [num_classes]."""
+    mask = torch.zeros(num_classes, dtype=torch.bool)
+    mask[list(rows)] = True
+    return mask
+
+
+def training_rows(sequence: TaskSequence, task: Task) -> Tensor:
+    """Give the head rows that compete in the loss of a task, [num_classes].
+
+    With the task known, its own rows; in domain mode the shared rows; in class mode what `train_logits` says.
+    """
+    if sequence.mode != "class" or sequence.train_logits == "current":
+        return row_mask(task.classes, sequence.num_classes)
+    if sequence.train_logits == "seen":
+        return row_mask(sequence.classes_seen(task.index), sequence.num_classes)
+    return torch.ones(sequence.num_classes, dtype=torch.bool)
+
+
+def gather(
+    tasks: Sequence[Task], current: Task, sequence: TaskSequence, device: torch.device, dtype: torch.dtype
+) -> TrainingData:
+    """Put the train parts of tasks together.
+
+    Args:
+        tasks: whose data is used.
+        current: the task being learned; in class mode it decides which rows compete.
+        sequence: the whole sequence.
+        device: where the tensors go.
+        dtype: of the inputs.
+    """
+    parts = [as_tensors(task.train, device, dtype) for task in tasks]
+    numbers = [torch.full((len(targets),), task.index) for task, (_, targets) in zip(tasks, parts, strict=True)]
+    rows = [training_rows(sequence, task if sequence.mode == "task" else current) for task in tasks]
+    if all(torch.equal(rows[0], other) for other in rows):
+        active = rows[0]
+    else:
+        active = torch.cat([mask.expand(len(number), -1) for mask, number in zip(rows, numbers, strict=True)])
+    return TrainingData(
+        torch.cat([inputs for inputs, _ in parts]),
+        torch.cat([targets for _, targets in parts]),
+        active.to(device),
+        torch.cat(numbers).to(device),
+    )

@@ -1,0 +1,110 @@
+"""Checkpoints at task boundaries: atomic, verified, no pickle.
+
+`checkpoint/` holds the tensors (safetensors) and `state.json`, which names the tensor file and its SHA-256. The JSON is replaced
+last and atomically, so at every moment it points to a complete checkpoint. It also records what decides bits
+(device, dtype, threads, torch); a resume under other conditions is refused unless it is forced.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from continual.errors import UserError
+
+FORMAT_VERSION = 1
+
+
+class Checkpoint(NamedTuple):
+    """Everything a resumed run needs.
+
+    Attributes:
+        tasks_done: tasks that are finished.
+        model: the network's state dict.
+        strategy: the strategy's state dict.
+        progress: plain numbers: matrices, costs, length of the records.
+        conditions: what decides bits.
+    """
+
+    tasks_done: int
+    model: dict[str, Tensor]
+    strategy: dict[str, Tensor]
+    progress: dict[str, Any]
+    conditions: dict[str, str]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint beside the old one, switch to it in one step, then drop the old one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"after_task_{checkpoint.tasks_done:02d}.safetensors"
+    digest = write_tensors(
+        folder / name, _prefixed("model", checkpoint.model) | _prefixed("strategy", checkpoint.strategy)
+    )
+    state = {
+        "format_version": FORMAT_VERSION,
+        "tasks_done": checkpoint.tasks_done,
+        "tensors": name,
+        "sha256": digest,
+        "progress": checkpoint.progress,
+        "conditions": checkpoint.conditions,
+    }
+    write_atomically(folder / "state.json", json.dumps(state, indent=1).encode())
+    for old in folder.glob("after_task_*.safetensors"):
+        if old.name != name:
+            old.unlink()
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """Read the checkpoint of a run, or None if it has none yet.
+
+    Raises:
+        UserError: if a part is missing, damaged or of another format.
+    """
+    path = folder / "state.json"
+    if not path.exists():
+        return None
+    try:
+        state = json.loads(path.read_text())
+        content = (folder / state["tensors"]).read_bytes()
+        intact = hashlib.sha256(content).hexdigest() == state["sha256"] and state["format_version"] == FORMAT_VERSION
+    except (OSError, KeyError, json.JSONDecodeError) as problem:
+        raise UserError(f"The checkpoint in {folder} cannot be read ({problem!r}); start over with overwrite=true.") from problem
+    if not intact:
+        raise UserError(f"The checkpoint in {folder} is damaged or of another version; start over with overwrite=true.")
+    tensors = load(content)
+    return Checkpoint(
+        state["tasks_done"],
+        _unprefixed("model", tensors),
+        _unprefixed("strategy", tensors),
+        state["progress"],
+        state["conditions"],
+    )
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Write tensors atomically as safetensors; give the SHA-256 of the file."""
+    content = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+    write_atomically(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    draft = path.with_name(path.name + ".draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def _unprefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{prefix}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}/")}

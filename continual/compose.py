@@ -1,0 +1,102 @@
+"""The only door to Hydra: from command-line overrides to plain data.
+
+Hydra composes the configuration groups in `configs/` (and a user's own folder) and resolves every interpolation; what comes out are
+dicts, lists and scalars. Its own errors are turned into one sentence.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from continual.config import did_you_mean
+from continual.errors import UserError
+
+GROUPS = (
+    "data", "debug", "experiment", "model", "objective", "optimizer", "rule", "scenario", "schedule", "sizes", "strategy",
+)  # fmt: skip
+
+
+def config_folder() -> Path:
+    """Give the folder of configurations: inside the installed package, or beside it in a checkout."""
+    installed = Path(__file__).parent / "configs"
+    return installed if installed.is_dir() else Path(__file__).parent.parent / "configs"
+
+
+def compose(overrides: Sequence[str], config_dir: str | None = None) -> dict[str, Any]:
+    """Compose one run's configuration.
+
+    Args:
+        overrides: `key=value` and `group=choice`.
+        config_dir: a user's own folder of groups, searched first.
+
+    Returns:
+        The resolved configuration, without the keys that only feed others.
+
+    Raises:
+        UserError: if an override does not fit.
+    """
+    composed = _compose(list(overrides), config_dir)
+    for key in ("strategies", "sizes"):
+        composed.pop(key, None)
+    return composed
+
+
+def strategies_of(overrides: Sequence[str], config_dir: str | None = None) -> list[str]:
+    """Give the strategies that a command asks for: one if `strategy=` is chosen, else the list of the configuration."""
+    chosen = [override.partition("=")[2] for override in overrides if override.startswith("strategy=")]
+    if chosen and not any(override.startswith("strategies=") for override in overrides):
+        return chosen[-1:]
+    listed = _compose([o for o in overrides if not o.startswith("strategy")] + [o for o in overrides if o.startswith("strategies=")], config_dir)["strategies"]
+    if not isinstance(listed, list) or not listed:
+        raise UserError(f"strategies must be a list of at least one strategy, got {listed!r}; write strategies=[naive,hlop].")
+    return [str(name) for name in listed]
+
+
+def choices(group: str, config_dir: str | None = None) -> list[str]:
+    """List the choices of a group.
+
+    Raises:
+        UserError: if there is no such group.
+    """
+    if group not in GROUPS:
+        raise UserError(f"There is no group {group!r}{did_you_mean(group, GROUPS)}.")
+    folders = [config_folder() / group] + ([Path(config_dir) / group] if config_dir else [])
+    return sorted({path.stem for folder in folders if folder.is_dir() for path in folder.glob("*.yaml")})
+
+
+def _compose(overrides: list[str], config_dir: str | None) -> dict[str, Any]:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise UserError(f"--config-dir {config_dir} is not a folder.")
+    search = [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
+    try:
+        with initialize_config_dir(str(config_folder().resolve()), version_base="1.3"):
+            composed = hydra_compose("train", overrides=[*search, *overrides])
+        resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as problem:
+        raise UserError(_sentence(str(problem), overrides, config_dir)) from problem
+    return resolved
+
+
+def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) -> str:
+    """Turn Hydra's message into one sentence that names the choices."""
+    missing = re.search(r"Could not find '([\w_]+)/([^']*)'", message)
+    if missing:
+        group, choice = missing.groups()
+        return f"There is no {group} {choice!r}{did_you_mean(choice, choices(group, config_dir) if group in GROUPS else [])}."
+    unknown = re.search(r"Key '([^']+)' is not in struct(?:.*?full_key: ([\w.\[\]]+))?", message, re.DOTALL)
+    if unknown:
+        key = unknown.group(2) or unknown.group(1)
+        return f"There is no key {key!r}; `python -m continual --cfg` prints every key there is."
+    group = re.search(r"Could not override '([^']+)'", message)
+    if group:
+        name = group.group(1)
+        return f"There is no key or group {name!r}{did_you_mean(name, GROUPS)}."
+    given = f" (given: {' '.join(overrides)})" if overrides else ""
+    return f"The configuration cannot be composed: {' '.join(message.split())}{given}"

@@ -1,0 +1,213 @@
+"""From plain data to objects: what a run is described by, and how the description is built.
+
+A description is a dict; one with `_target_` names a public constructor and its keywords. Targets may lie below our own
+packages, torch.nn and torch.optim, and in packages the user allows by name. A wrong key, type or value ends in one sentence that
+names the path to it. This file knows nothing of Hydra.
+"""
+
+import difflib
+import importlib
+import inspect
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, Literal, Union
+
+from continual.errors import UserError
+
+ALLOWED = ("neuro", "continual", "transformers_core", "torch.nn", "torch.optim")
+NOT_HASHED = ("device", "threads", "output", "overwrite", "dry_run", "resume", "allow")
+"""Keys that do not change what a run computes, but for rounding."""
+
+
+@dataclass
+class RunConfig:
+    """The description of one run; each part is a dict with `_target_`, or an object from Python.
+
+    Attributes:
+        name: first part of the run folder's name.
+        data: makes a `Dataset`.
+        scenario: makes a `TaskSequence` from it.
+        model: makes the network from `input_shape` and `num_classes`.
+        strategy: what protects old tasks.
+        rule: how gradients arise.
+        objective: what is minimised.
+        optimizer: makes an optimiser from parameters, once a task.
+        schedule: makes a learning-rate schedule from an optimiser, or None.
+        epochs: per task.
+        batch_size: samples per batch.
+        seed: root of all random streams.
+        evaluate_on: test, or validation for selection.
+        head: name of the head's layer; None for the last linear one.
+        device: where to compute.
+        dtype: of weights and inputs.
+        threads: CPU threads; None leaves torch's choice.
+        output: folder that run folders go into.
+        overwrite: redo a run that is there.
+        dry_run: only say what would be done.
+        resume: auto refuses to go on under conditions that change bits; force goes on.
+        allow: packages that targets may lie in, beside ours.
+    """
+
+    name: str
+    data: Any
+    scenario: Any
+    model: Any
+    strategy: Any
+    rule: Any
+    objective: Any
+    optimizer: Any
+    schedule: Any = None
+    epochs: int = 1
+    batch_size: int = 64
+    seed: int = 0
+    evaluate_on: Literal["test", "validation"] = "test"
+    head: str | None = None
+    device: str = "cpu"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    threads: int | None = None
+    output: str = "runs"
+    overwrite: bool = False
+    dry_run: bool = False
+    resume: Literal["auto", "force"] = "auto"
+    allow: Sequence[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for entry in fields(self):
+            setattr(self, entry.name, _fitted(getattr(self, entry.name), hints[entry.name], entry.name))
+        for key in ("epochs", "batch_size", "threads"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise UserError(f"{key} must be at least 1, got {value}.")
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> "RunConfig":
+        """Make a config of plain data.
+
+        Raises:
+            UserError: if a key is unknown or missing, or a value has the wrong type.
+        """
+        known = {entry.name for entry in fields(cls)}
+        for key in description:
+            if key not in known:
+                raise UserError(f"There is no key {key!r}{did_you_mean(key, known)}.")
+        try:
+            return cls(**description)
+        except TypeError as problem:
+            raise UserError(f"The configuration is incomplete: {problem}.") from problem
+
+
+def build(description: Any, path: str, allow: Sequence[str] = (), **injected: Any) -> Any:
+    """Build an object from its description.
+
+    Args:
+        description: a dict with `_target_`; anything else is given back, its parts built.
+        path: where it stands in the configuration, for messages.
+        allow: packages that targets may lie in, beside ours.
+        injected: further keywords of the outermost target.
+
+    Returns:
+        The object.
+
+    Raises:
+        UserError: if the target is not allowed or does not exist, a key does not fit its signature, or it refuses a value.
+    """
+    if isinstance(description, Mapping) and "_target_" in description:
+        target = resolve(description["_target_"], path, allow)
+        keys = {key: build(value, f"{path}.{key}", allow) for key, value in description.items() if key != "_target_"}
+        return call(target, path, keys, injected)
+    if isinstance(description, Mapping):
+        return {key: build(value, f"{path}.{key}", allow) for key, value in description.items()}
+    if isinstance(description, list | tuple):
+        return [build(value, f"{path}[{index}]", allow) for index, value in enumerate(description)]
+    return description
+
+
+def resolve(target: str, path: str, allow: Sequence[str] = ()) -> Any:
+    """Import a target by its dotted name.
+
+    Raises:
+        UserError: if it is not below an allowed package or cannot be imported.
+    """
+    allowed = (*ALLOWED, *allow)
+    if not isinstance(target, str) or not any(target.startswith(f"{prefix}.") for prefix in allowed):
+        raise UserError(
+            f"{path}._target_ must lie below one of {', '.join(allowed)}, got {target!r}; "
+            f"name your own package with allow=[yourpackage]."
+        )
+    module_name, _, attribute = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise UserError(f"{path}._target_: {target!r} cannot be imported ({problem}).") from problem
+
+
+def call(target: Any, path: str, keys: Mapping[str, Any], injected: Mapping[str, Any]) -> Any:
+    """Call a target with keywords checked against its signature.
+
+    Raises:
+        UserError: naming the path of the key or value that does not fit.
+    """
+    parameters = inspect.signature(target).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    hints = _hints(target)
+    arguments = {}
+    for key, value in keys.items():
+        if key not in parameters and not open_ended:
+            raise UserError(f"{path} has no key {key!r}{did_you_mean(key, set(parameters) - set(injected))}.")
+        arguments[key] = _fitted(value, hints.get(key, Any), f"{path}.{key}")
+    try:
+        return target(**arguments, **injected)
+    except (ValueError, TypeError, OSError) as problem:
+        raise UserError(f"{path}: {problem}") from problem
+
+
+def did_you_mean(key: str, choices: typing.Iterable[str]) -> str:
+    """Give the end of a message: the closest choice, or all of them."""
+    ordered = sorted(choices)
+    close = difflib.get_close_matches(key, ordered, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}? (choose from {', '.join(ordered)})"
+    return f"; choose from {', '.join(ordered)}" if ordered else ""
+
+
+def _hints(target: Any) -> dict[str, Any]:
+    function = target.__init__ if inspect.isclass(target) else target
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        return {}  # a foreign constructor whose annotations cannot be resolved: its own checks have to do
+
+
+def _fitted(value: Any, hint: Any, path: str) -> Any:
+    """Check a plain value against a plain annotation; an int is taken for a float, objects pass.
+
+    Raises:
+        UserError: if it does not fit.
+    """
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value not in options:
+            raise UserError(f"{path} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+        return value
+    if origin in (Union, UnionType):
+        plain = [option for option in options if option in _PLAIN]
+        if value is None or not plain or len(plain) + (type(None) in options) < len(options):
+            return value
+        return _fitted(value, plain[0], path)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence) and isinstance(value, list | tuple):
+        return [_fitted(entry, options[0] if options else Any, f"{path}[{index}]") for index, entry in enumerate(value)]
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
+        raise UserError(f"{path} must be a list, got {value!r}.")
+    if hint not in _PLAIN:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise UserError(f"{path} must be {_PLAIN[hint]}, got {value!r}.")
+    return value
+
+
+_PLAIN = {float: "a number", int: "a whole number", bool: "true or false", str: "a text"}

@@ -1,0 +1,50 @@
+"""What a run would do and cost, before it is done: steps, bytes, and seconds estimated from a few real steps."""
+
+import copy
+import time
+from typing import Any
+
+import torch
+
+from continual.api import make_parts, steps_per_task
+from continual.batches import gather
+from continual.config import RunConfig
+from continual.run_folder import run_hash
+from continual.runner import train_epoch
+
+TRIAL_STEPS = 5
+
+
+def estimate(description: dict[str, Any]) -> str:
+    """Describe a run in one line; nothing is written.
+
+    Args:
+        description: resolved configuration.
+
+    Raises:
+        UserError: if a part does not fit.
+    """
+    parts = make_parts(RunConfig.from_dict(description))
+    tasks = parts.sequence.tasks
+    steps = steps_per_task(parts) * len(tasks)
+    weights = sum(parameter.nbytes for parameter in parts.model.parameters())
+    data = sum(split.inputs.nbytes for task in tasks for split in task.parts)
+    trial = copy.copy(parts)
+    trial.model = copy.deepcopy(parts.model)
+    optimizer = parts.make_optimizer(list(trial.model.parameters()))
+    parts.strategy.before_task(tasks[0], optimizer)
+    reference = next(trial.model.parameters())
+    updates = train_epoch(
+        trial, optimizer, gather([tasks[0]], tasks[0], parts.sequence, reference.device, reference.dtype), torch.Generator()
+    )
+    next(updates)
+    started, taken = time.perf_counter(), 0
+    for _ in range(TRIAL_STEPS):
+        taken += next(updates, None) is not None
+    per_step = (time.perf_counter() - started) / max(1, taken)
+    folder = f"{description['output']}/{description['name']}-{run_hash(description)}"
+    return (
+        f"{len(tasks)} tasks, {steps} steps, about {steps * per_step:.0f} s of training (unprotected, {per_step * 1e3:.1f} ms a step); "
+        f"weights {weights / 1e6:.1f} MB, data {data / 1e6:.1f} MB, checkpoints {weights / 1e6 * (len(tasks) + 1):.1f} MB; "
+        f"would write {folder}"
+    )

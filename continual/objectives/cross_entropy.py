@@ -1,0 +1,52 @@
+"""Cross-entropy over the rows of the head that are active: what plain classification minimises."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from continual.batches import Batch
+
+
+class CrossEntropy:
+    """Mean cross-entropy; inactive rows take no part, and get exactly zero gradient.
+
+    Args:
+        label_smoothing: share of the target spread over the active rows, in [0, 1).
+
+    Raises:
+        ValueError: if label_smoothing is outside its range.
+    """
+
+    name = "cross_entropy"
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}.")
+        self.label_smoothing = float(label_smoothing)
+
+    def prepare(self, forward: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
+        """Show the network the batch as it is."""
+        return batch
+
+    def loss(self, outputs: Tensor, prepared: Batch) -> Tensor:
+        """Score logits [B, classes], a scalar."""
+        log_probabilities = masked_logits(outputs, prepared.active).log_softmax(1)
+        chosen = F.nll_loss(log_probabilities, prepared.targets)
+        if self.label_smoothing == 0:
+            return chosen
+        active = outputs.new_ones(outputs.shape, dtype=bool) if prepared.active is None else prepared.active
+        spread = log_probabilities.masked_fill(~active, 0).sum(1) / active.expand(outputs.shape).sum(1)
+        return (1 - self.label_smoothing) * chosen - self.label_smoothing * spread.mean()
+
+
+def masked_logits(logits: Tensor, active: Tensor | None) -> Tensor:
+    """Take inactive rows out of the competition.
+
+    Args:
+        logits: [B, classes].
+        active: [classes] or [B, classes] of booleans; None for all.
+    """
+    if active is None or logits.shape[1] == 0:
+        return logits
+    return logits.masked_fill(~active, float("-inf"))

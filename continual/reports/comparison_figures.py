@@ -1,0 +1,109 @@
+"""Several strategies in one picture: the mean accuracy over tasks seen, and the mean matrices side by side.
+
+A band is the 95 % t-interval over seeds; a strategy with one seed has none. A strategy measured only at the end (joint
+training) is a point with a line of reference through it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from continual.metrics import mean_and_interval, mean_over_seen
+
+from .accuracy_figures import draw_heatmap
+from .style import FONT, LABEL, Theme, dress, new_figure, plain_text, spread
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_COLUMNS = 3
+
+
+def mean_accuracy_overlay(matrices: Mapping[str, Sequence[NDArray[np.float64]]], theme: Theme) -> Figure:
+    """Draw the mean accuracy over tasks seen, one curve per strategy.
+
+    Args:
+        matrices: Name of the strategy to its ``[T, T]`` matrices, one per seed.
+        theme: Colours.
+
+    Returns:
+        A figure of 11.2 x 5.2 inches.
+    """
+    figure = new_figure(11.2, 5.2, theme)
+    axes = figure.add_subplot()
+    dress(axes, theme, "Mean accuracy over the tasks seen so far", "after training on task", "accuracy (%)")
+    ends: list[tuple[float, str, str]] = []
+    num_tasks = 1
+    for position, (name, runs) in enumerate(matrices.items()):
+        colour = theme.categories[position % len(theme.categories)]
+        curves = 100 * np.array([mean_over_seen(R) for R in runs])
+        num_tasks = curves.shape[1]
+        end = _draw_strategy(axes, curves, colour, position)
+        if np.isfinite(end):
+            ends.append((end, plain_text(name, 34), colour))
+    axes.set_xlim(0.7 if num_tasks > 1 else 0.5, num_tasks + 0.3)
+    axes.set_xticks(list(range(1, num_tasks + 1, max(1, int(np.ceil(num_tasks / 15))))))
+    low, high = axes.get_ylim()
+    low, high = max(-2.0, low), min(101.5, high + 0.02 * (high - low))
+    axes.set_ylim(low, high)
+    placed = spread([end for end, *_ in ends], 0.055 * (high - low), low, high)
+    for (_, name, colour), at in zip(ends, placed, strict=True):
+        axes.annotate(
+            name,
+            (1.0, at),
+            xycoords=("axes fraction", "data"),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL,
+            fontweight="bold",
+            color=colour,
+            family=FONT,
+            annotation_clip=False,
+        )
+    return figure
+
+
+def _draw_strategy(axes: Axes, curves: NDArray[np.float64], colour: str, position: int) -> float:
+    """Draw one strategy and return the height of its right end."""
+    num_tasks = curves.shape[1]
+    steps = np.arange(1, num_tasks + 1)
+    intervals = [mean_and_interval(curves[:, step]) for step in range(num_tasks)]
+    mean = np.array([interval.mean for interval in intervals])
+    half = np.array([interval.half_width for interval in intervals])
+    marker = _MARKERS[position % len(_MARKERS)]
+    line_style = "-" if position < 7 else "--"
+    axes.plot(steps, mean, color=colour, linewidth=2.4, marker=marker, markersize=6.5, linestyle=line_style, zorder=3)
+    if np.isfinite(half).any():
+        axes.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.16, linewidth=0)
+    if np.isfinite(mean).sum() == 1 and num_tasks > 1:
+        axes.axhline(mean[np.isfinite(mean)][0], color=colour, linewidth=1.2, linestyle=(0, (2, 3)), zorder=1)
+        if np.isfinite(half).sum() == 1:
+            axes.errorbar(steps, mean, yerr=half, color=colour, linestyle="none", capsize=4, linewidth=1.4)
+    return float(mean[-1])
+
+
+def heatmaps_side_by_side(
+    matrices: Mapping[str, Sequence[NDArray[np.float64]]], task_names: Sequence[str], theme: Theme
+) -> Figure:
+    """Draw the mean accuracy matrix of every strategy.
+
+    Args:
+        matrices: Name of the strategy to its ``[T, T]`` matrices, one per seed.
+        task_names: T names.
+        theme: Colours.
+
+    Returns:
+        A figure of 11.2 inches by 3.9 inches per row of three matrices.
+    """
+    columns = min(_COLUMNS, len(matrices))
+    rows = int(np.ceil(len(matrices) / _COLUMNS))
+    figure = new_figure(11.2, 3.9 * rows, theme)
+    all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (name, runs) in zip(all_axes, matrices.items(), strict=False):
+        title = plain_text(name, 30)
+        draw_heatmap(axes, np.mean(np.array(runs), axis=0), task_names, theme, None, title, small=True)
+    for axes in all_axes[len(matrices) :]:
+        axes.remove()
+    return figure

@@ -1,0 +1,180 @@
+"""Read a run folder: the files the runner left are the only source of every number in a report.
+
+The records are read as they were appended; when a task or an epoch occurs twice, the later line stands. Fields a run
+did not write are absent, not zero, and the reports say so.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from continual.metrics import AccuracyMatrices, own_matrix
+
+REQUIRED_FILES = ("config.yaml", "records.jsonl", "accuracy_matrix.npz", "metrics.json")
+
+
+@dataclass(frozen=True, eq=False)
+class Activity:
+    """Spikes of every hidden layer for one test image at the end of a run.
+
+    Attributes:
+        spikes: Layer name to ``[T, N]`` zeros and ones (T time steps, N neurons).
+        image: ``[H, W]`` or ``[H, W, C]`` in [0, 1], or None.
+        label: Class of the image, or None.
+    """
+
+    spikes: Mapping[str, NDArray[np.uint8]]
+    image: NDArray[np.float64] | None
+    label: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class RunFolder:
+    """Everything the reports read of one run.
+
+    Attributes:
+        path: The folder.
+        config: The resolved configuration.
+        config_text: The same as written.
+        metrics: Contents of ``metrics.json``.
+        matrices: The accuracy matrices.
+        start: The record of the run's start.
+        epochs: Records of epochs in order of task and epoch.
+        task_ends: Records of task ends in order of task.
+        end: The record of the run's end; None when the run has not finished.
+        activity: Recorded spikes; None for a network without any.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    config_text: str
+    metrics: Mapping[str, Any]
+    matrices: AccuracyMatrices
+    start: Mapping[str, Any]
+    epochs: tuple[Mapping[str, Any], ...]
+    task_ends: tuple[Mapping[str, Any], ...]
+    end: Mapping[str, Any] | None
+    activity: Activity | None
+
+    @property
+    def strategy(self) -> str:
+        """Return the name of the strategy."""
+        return str(self.metrics.get("strategy") or self.start.get("strategy") or "strategy not recorded")
+
+    @property
+    def mode(self) -> str:
+        """Return ``task``, ``domain`` or ``class``."""
+        return str(self.metrics.get("mode") or self.start.get("mode"))
+
+    @property
+    def scenario(self) -> str:
+        """Return a name for the sequence of tasks, from whichever place the run wrote it to."""
+        choice = self.config.get("scenario")
+        if isinstance(choice, Mapping):
+            choice = choice.get("name") or str(choice.get("_target_", "")).rpartition(".")[2]
+        return str(self.start.get("scenario") or choice or self.start.get("experiment") or "scenario not recorded")
+
+    @property
+    def seed(self) -> int | None:
+        """Return the seed of the run."""
+        return self.start.get("seed", self.config.get("seed"))
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """Return one name per task, made up from its number where the run gave none."""
+        names = self.start.get("task_names") or ()
+        num_tasks = self.matrices.num_tasks
+        return tuple(str(names[j]) if j < len(names) else f"task {j + 1}" for j in range(num_tasks))
+
+    @property
+    def accuracies(self) -> NDArray[np.float64]:
+        """Return the ``[T, T]`` matrix the scenario is judged by."""
+        return getattr(self.matrices, own_matrix(self.mode))
+
+    @property
+    def baseline(self) -> NDArray[np.float64]:
+        """Return the ``[T]`` accuracies of the untrained network in the same mode."""
+        return getattr(self.matrices, f"baseline_{own_matrix(self.mode)}")
+
+
+def read_run(folder: Path) -> RunFolder:
+    """Read a run folder.
+
+    Args:
+        folder: As written by the runner.
+
+    Returns:
+        Its contents.
+
+    Raises:
+        ValueError: When a file is missing or cannot be read as what it should be; the sentence names it.
+    """
+    folder = Path(folder)
+    missing = [name for name in REQUIRED_FILES if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} must be the folder of a finished run, but it lacks {', '.join(missing)}.")
+    config_text = (folder / "config.yaml").read_text(encoding="utf-8")
+    records = _read_records(folder / "records.jsonl")
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    start = _last(records, "run_start") or {}
+    own_matrix(str(metrics.get("mode") or start.get("mode")))  # refuses a folder that does not say how it is judged
+    return RunFolder(
+        path=folder,
+        config=_read_config(config_text, folder),
+        config_text=config_text,
+        metrics=metrics,
+        matrices=AccuracyMatrices.load(folder / "accuracy_matrix.npz"),
+        start=start,
+        epochs=_latest(records, "epoch", ("task", "epoch")),
+        task_ends=_latest(records, "task_end", ("task",)),
+        end=_last(records, "run_end"),
+        activity=_read_activity(folder / "activity.npz"),
+    )
+
+
+def _read_config(text: str, folder: Path) -> Mapping[str, Any]:
+    config = yaml.safe_load(text) or {}
+    if not isinstance(config, Mapping):
+        raise ValueError(f"{folder / 'config.yaml'} must hold keys and values, but it holds a {type(config).__name__}.")
+    return config
+
+
+def _read_records(path: Path) -> list[dict[str, Any]]:
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path} must hold one JSON object a line, but line {number} is cut or damaged; resume the run."
+            ) from error
+    return records
+
+
+def _last(records: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
+    found = [record for record in records if record.get("event") == event]
+    return found[-1] if found else None
+
+
+def _latest(records: list[dict[str, Any]], event: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+    """Return the records of an event in order of their keys, the later line standing for a repeated one."""
+    found = {tuple(int(record[key]) for key in keys): record for record in records if record.get("event") == event}
+    return tuple(found[key] for key in sorted(found))
+
+
+def _read_activity(path: Path) -> Activity | None:
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as archive:
+        spikes = {name.removeprefix("spikes/"): archive[name] for name in archive.files if name.startswith("spikes/")}
+        image = np.asarray(archive["image"], dtype=np.float64) if "image" in archive.files else None
+        label = int(archive["label"]) if "label" in archive.files else None
+    return Activity(spikes, image, label) if spikes else None

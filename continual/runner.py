@@ -1,0 +1,172 @@
+"""The loop: tasks → epochs → batches → updates, readable on one screen.
+
+Everything that varies is a part: the rule says how gradients arise, the objective what is minimised, the strategy what protects old tasks. A
+run can stop at any moment and go on from the last task boundary with identical numbers, because every random draw
+comes from a stream named by seed, purpose, task and epoch.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from continual.batches import TrainingData, as_tensors, gather
+from continual.checkpoint import Checkpoint, write_checkpoint, write_tensors
+from continual.divergence import check_finite
+from continual.evaluation import EvaluationPart, Scores, evaluate, part_of
+from continual.progress import Silent
+from continual.records import Records
+from continual.scenarios import Task, TaskSequence
+from continual.seeding import derive_seed, reseed_modules, seeded, stream
+from continual.state import RunState, conditions
+from continual.strategies import Strategy
+from neuro.learning import BPTT
+from neuro.statistics import measure_activity
+
+
+@dataclass
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        model: from raw inputs to logits; its first parameter says where and in which precision the run happens.
+        sequence: the tasks.
+        strategy: attached already.
+        rule: how gradients arise.
+        objective: what is minimised.
+        make_optimizer: from parameters to a new optimiser, once a task.
+        make_schedule: from an optimiser to a learning-rate schedule stepped once an epoch, or None.
+        epochs: per task.
+        batch_size: samples a batch.
+        seed: root of the named random streams.
+        part: what is scored: test, or validation for selection.
+    """
+
+    model: nn.Module
+    sequence: TaskSequence
+    strategy: Strategy
+    rule: BPTT
+    objective: Any
+    make_optimizer: Callable[[Any], torch.optim.Optimizer]
+    make_schedule: Callable[[torch.optim.Optimizer], Any] | None
+    epochs: int
+    batch_size: int
+    seed: int
+    part: EvaluationPart = "test"
+
+
+def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
+    """Train on the tasks that are still to come, score all tasks after each, and checkpoint.
+
+    Args:
+        parts: the run's parts; model and strategy hold the state of the last task boundary.
+        state: what was measured so far; extended in place.
+        folder: run folder, for weights and checkpoints.
+        records: where every number goes.
+        progress: is told what happens.
+
+    Returns:
+        The state.
+
+    Raises:
+        Diverged: if a loss is not finite.
+    """
+    for task in parts.sequence.tasks[state.tasks_done :]:
+        history = parts.sequence.tasks[: task.index]
+        chosen = parts.strategy.training_data(task, history, parts.sequence)
+        progress.start_task(task, bool(chosen))
+        if chosen:
+            reference = next(parts.model.parameters())
+            data = gather(chosen, task, parts.sequence, reference.device, reference.dtype)
+            with seeded(parts.seed, "noise", task.index):
+                reseed_modules(parts.model, parts.seed, "noise", task.index)
+                with state.timed("train", reference.device):
+                    train_task(parts, task, data, folder, records, progress)
+                with state.timed("consolidate", reference.device):
+                    parts.strategy.after_task(task, data)
+            with state.timed("evaluate", reference.device):
+                state.store(task, score(parts, task))
+        write_tensors(folder / "weights" / f"task_{task.index:02d}.safetensors", parts.model.state_dict())
+        records.write("task_end", task=task.index, **state.report(task), **measure(parts, task))
+        state.tasks_done += 1
+        saved = Checkpoint(
+            state.tasks_done,
+            parts.model.state_dict(),
+            parts.strategy.state_dict(),
+            state.as_json(records.length),
+            conditions(parts.model),
+        )
+        write_checkpoint(folder / "checkpoint", saved)
+        own = state.task_aware if parts.sequence.mode == "task" else state.task_agnostic
+        progress.end_task(task, own[task.index, : task.index + 1].tolist())
+    return state
+
+
+def train_task(
+    parts: Parts, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent
+) -> None:
+    """Train on one task's data."""
+    parts.model.train()
+    optimizer = parts.make_optimizer([p for p in parts.model.parameters() if p.requires_grad])
+    schedule = parts.make_schedule(optimizer) if parts.make_schedule is not None else None
+    parts.strategy.before_task(task, optimizer)
+    for epoch in range(parts.epochs):
+        started, losses, hits = time.perf_counter(), [], []
+        for update in train_epoch(parts, optimizer, data, stream(parts.seed, "order", task.index, epoch)):
+            losses.append(update.loss)
+            hits.append((update.outputs.argmax(1) == update.batch.targets).sum())
+            progress.step()
+        check_finite(torch.stack(losses), parts.model, data.inputs[: parts.batch_size], task, epoch, folder)
+        records.write(
+            "epoch",
+            task=task.index,
+            epoch=epoch,
+            loss=float(torch.stack(losses).mean()),
+            accuracy=float(torch.stack(hits).sum()) / max(1, len(data)),
+            learning_rate=optimizer.param_groups[0]["lr"],
+            seconds=time.perf_counter() - started,
+        )
+        if schedule is not None:
+            schedule.step()
+
+
+def train_epoch(
+    parts: Parts, optimizer: torch.optim.Optimizer, data: TrainingData, generator: torch.Generator
+) -> Iterator[Any]:
+    """Go once over the data: gradients, protection, step, protection."""
+    for batch in data.batches(parts.batch_size, generator):
+        optimizer.zero_grad(set_to_none=True)
+        mixed = parts.strategy.mix(batch)
+        for update in parts.rule.updates(parts.model, mixed, parts.objective, parts.strategy.terms):
+            parts.strategy.after_backward(parts.model)
+            optimizer.step()
+            parts.strategy.after_step(parts.model)
+            yield update
+
+
+def score(parts: Parts, task: Task | None) -> Scores:
+    """Score all tasks after `task`, or the untrained network when it is None (then among all rows)."""
+    sequence, strategy = parts.sequence, parts.strategy
+    seen = tuple(range(sequence.num_classes)) if task is None else sequence.classes_seen(task.index)
+    seed = derive_seed(parts.seed, "evaluation", -1 if task is None else task.index)
+    return evaluate(strategy.predict, parts.model, sequence, seen, parts.part, strategy.needs_task_id_in_test, seed)
+
+
+def measure(parts: Parts, task: Task) -> dict[str, Any]:
+    """Measure operations, rates and ranks on at most 500 held-out samples of a task."""
+    reference = next(parts.model.parameters())
+    split = part_of(task, parts.part)
+    inputs, _ = as_tensors(split.select(np.arange(min(500, len(split)))), reference.device, reference.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+    with seeded(parts.seed, "statistics", task.index):
+        layers = measure_activity(parts.model, inputs)
+    return {
+        "layers": [layer._asdict() for layer in layers],
+        "subspaces": [layer._asdict() for layer in parts.strategy.ranks()],
+        "stored_bytes": parts.strategy.stored_bytes,
+        "learning_operations": parts.strategy.operations,
+    }

@@ -1,0 +1,46 @@
+"""From pixels to activity.
+
+An encoder is called with the input of one sample batch [B, ...] and T. `ConstantCurrent` presents the same value at
+every tick, as a `Static` that later layers compute once; `Poisson` draws independent spikes.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from neuro.types import Activity, Static
+
+
+class ConstantCurrent(nn.Module):
+    """Inject the input as a current, the same at every tick (direct encoding)."""
+
+    def forward(self, inputs: Tensor, time_steps: int) -> Activity:
+        """Give a static input [B, ...] with its T."""
+        return Static(inputs, time_steps)
+
+
+class Poisson(nn.Module):
+    """Fire at each tick with a probability equal to the input (Bernoulli per tick, the rate code of snnTorch's spikegen).
+
+    Put it before any normalisation: probabilities must lie in [0, 1]; below 0 a neuron never fires, above 1 always. The
+    generator belongs to the module and is created on the input's device at first use; `reseed` starts it again.
+
+    Args:
+        seed: where the stream of draws starts.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.seed = seed
+        self.generator: torch.Generator | None = None
+
+    def reseed(self, seed: int) -> None:
+        """Start the stream of draws again from `seed`."""
+        self.seed, self.generator = seed, None
+
+    def forward(self, inputs: Tensor, time_steps: int) -> Activity:
+        """Give spikes [T, B, ...]."""
+        if self.generator is None or self.generator.device != inputs.device:
+            self.generator = torch.Generator(inputs.device).manual_seed(self.seed)
+        shape = (time_steps, *inputs.shape)
+        draws = torch.rand(shape, generator=self.generator, device=inputs.device, dtype=inputs.dtype)
+        return (draws < inputs).to(inputs.dtype)

@@ -1,0 +1,71 @@
+"""Projection away from a subspace, on whichever side is cheaper.
+
+For a weight W [out, n], presynaptic rows X [R, n] and errors δ [R, out], the gradient is G = δᵀX. Protecting the
+rowspace of an orthonormal H means (Saha et al. 2021; Xiao et al. 2024)
+
+    weight side   G − G Hᵀ H          4 · out · n · k multiplications
+    trace side    δᵀ (X − X Hᵀ H)     4 · R · n · k
+
+which are equal. A projector keeps the smaller of H and its orthonormal complement, so that it never costs more
+than half the width; a full subspace has an empty complement and lets through exact zeros.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Projector(NamedTuple):
+    """The map x → x − P x for rows x.
+
+    Attributes:
+        directions: orthonormal rows [k, n]: what is protected, or what is free.
+        free: whether `directions` span what may still be learned.
+    """
+
+    directions: Tensor
+    free: bool = False
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Remove the protected part of rows [..., n].
+
+        The product runs in the directions' precision; the result has the rows' dtype.
+        """
+        exact = rows.to(self.directions.dtype)
+        inside = exact @ self.directions.mT @ self.directions
+        return (inside if self.free else exact - inside).to(rows.dtype)
+
+    def multiply_accumulates(self, num_rows: int) -> int:
+        """Count the multiply-accumulates of projecting `num_rows` rows."""
+        return 2 * num_rows * self.directions.numel()
+
+
+def complement(basis: Tensor) -> Tensor:
+    """Give orthonormal rows [n − k, n] that span what the orthonormal rows `basis` [k, n] leave."""
+    k, width = basis.shape
+    full, _ = torch.linalg.qr(basis.to(torch.float64).mT, mode="complete")
+    return full[:, k:].mT.to(basis.dtype).contiguous().reshape(width - k, width)
+
+
+def smaller_projector(basis: Tensor) -> Projector:
+    """Build the projector away from orthonormal rows [k, n] from H or its complement, whichever is smaller."""
+    if 2 * basis.shape[0] > basis.shape[1]:
+        return Projector(complement(basis), free=True)
+    return Projector(basis)
+
+
+def projected_weight_gradient(grad_outputs: Tensor, rows: Tensor, projector: Projector) -> Tensor:
+    """Give the protected gradient of a linear map's weight.
+
+    Args:
+        grad_outputs: δ, [R, out].
+        rows: X, [R, n].
+        projector: what to keep away from.
+
+    Returns:
+        G − G P, [out, n], computed on the trace side when R < out, else on the weight side.
+    """
+    if rows.shape[0] < grad_outputs.shape[1]:
+        return grad_outputs.mT @ projector(rows)
+    return projector(grad_outputs.mT @ rows)

@@ -1,0 +1,104 @@
+"""A sequence of layers over time, with both traversals and no hidden state.
+
+`simulate` goes layer by layer: a layer without state sees all T ticks folded into the batch, [(T·B), ...], in one call; a
+neuron layer scans T in one kernel call; a static input stays static, and is computed once, until the first neuron.
+`step` goes tick by tick through all layers, with memory independent of T. Both give the same spikes.
+"""
+
+from collections import OrderedDict
+
+from torch import Tensor, nn
+
+from neuro.neurons.neuron import Neuron
+from neuro.types import Activity, State, Static, unroll
+
+NetworkState = tuple[State | None, ...]
+"""One entry a layer: a neuron's state, None for layers without."""
+
+
+class SpikingSequential(nn.Module):
+    """Layers in a row, each a `Neuron` or any module without state over time.
+
+    Example:
+        >>> import torch
+        >>> from neuro import LIF, Linear, SpikingSequential
+        >>> network = SpikingSequential(fc1=Linear(4, 8), lif1=LIF(), head=Linear(8, 2))
+        >>> outputs, state = network.simulate(torch.rand(5, 3, 4))
+        >>> outputs.shape
+        torch.Size([5, 3, 2])
+
+    Args:
+        layers: by name, in order; the names are what probes, reports and messages use.
+
+    Raises:
+        ValueError: if there is no layer.
+    """
+
+    def __init__(self, **layers: nn.Module) -> None:
+        super().__init__()
+        if not layers:
+            raise ValueError("A network needs at least one layer, got none.")
+        self.layers = nn.Sequential(OrderedDict(layers))
+
+    def simulate(self, inputs: Activity, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """Run all ticks, layer by layer.
+
+        Args:
+            inputs: [T, B, ...], or static.
+            state: one entry a layer; None starts fresh.
+
+        Returns:
+            Outputs of the last layer [T, B, ...] and the state of every layer after the last tick.
+
+        Raises:
+            ValueError: if T is 0, or a state does not fit (the layer is named).
+        """
+        given = self._entries(state)
+        activity, states = inputs, []
+        for (name, layer), entry in zip(self.layers.named_children(), given, strict=True):
+            if isinstance(layer, Neuron):
+                try:
+                    activity, entry = layer(activity, entry)
+                except ValueError as problem:
+                    raise ValueError(f"Layer {name!r}: {problem}") from problem
+            else:
+                activity = map_over_time(layer, activity)
+            states.append(entry)
+        return unroll(activity), tuple(states)
+
+    def step(self, inputs: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """Advance one tick through all layers.
+
+        Args:
+            inputs: [B, ...].
+            state: one entry a layer; None starts fresh.
+
+        Returns:
+            Outputs of the last layer [B, ...] and every layer's next state.
+        """
+        states = []
+        for layer, entry in zip(self.layers, self._entries(state), strict=True):
+            if isinstance(layer, Neuron):
+                inputs, entry = layer.step(inputs, layer.starting_state(inputs[None], entry))
+            else:
+                inputs = layer(inputs)
+            states.append(entry)
+        return inputs, tuple(states)
+
+    def forward(self, inputs: Activity) -> Tensor:
+        """Give the outputs [T, B, ...] from a fresh state."""
+        return self.simulate(inputs)[0]
+
+    def _entries(self, state: NetworkState | None) -> NetworkState:
+        if state is None:
+            return (None,) * len(self.layers)
+        if len(state) != len(self.layers):
+            raise ValueError(f"The network has {len(self.layers)} layers, the state {len(state)}; pass it back whole.")
+        return state
+
+
+def map_over_time(layer: nn.Module, activity: Activity) -> Activity:
+    """Apply a layer without state to every tick in one call; a static input stays static."""
+    if isinstance(activity, Static):
+        return Static(layer(activity.value), activity.time_steps)
+    return layer(activity.flatten(0, 1)).unflatten(0, activity.shape[:2])
