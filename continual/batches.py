@@ -1,7 +1,7 @@
 """Batches: what a model is trained on, as tensors on the device.
 
-`TrainingData` holds the union of one or more tasks' train parts; each sample keeps the head rows it may be scored on, so a
-sample of an old task competes among the same rows as it did then.
+`TrainingData` holds the union of one or more tasks' train parts; each sample keeps the head rows it may be scored on,
+so a sample of an old task competes among the same rows as it did then.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """Checkpoints at task boundaries: atomic, verified, no pickle.
 
-`checkpoint/` holds the tensors (safetensors) and `state.json`, which names the tensor file and its SHA-256. The JSON is replaced
-last and atomically, so at every moment it points to a complete checkpoint. It also records what decides bits
-(device, dtype, threads, torch); a resume under other conditions is refused unless it is forced.
+`checkpoint/` holds the tensors (safetensors) and `state.json`, which names the tensor file and its SHA-256. The JSON
+is replaced last and atomically, so at every moment it points to a complete checkpoint. It also records what decides
+bits (device, dtype, threads, torch); a resume under other conditions is refused unless it is forced.
 """
 
 import hashlib
@@ -72,7 +72,9 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         content = (folder / state["tensors"]).read_bytes()
         intact = hashlib.sha256(content).hexdigest() == state["sha256"] and state["format_version"] == FORMAT_VERSION
     except (OSError, KeyError, json.JSONDecodeError) as problem:
-        raise UserError(f"The checkpoint in {folder} cannot be read ({problem!r}); start over with overwrite=true.") from problem
+        raise UserError(
+            f"The checkpoint in {folder} cannot be read ({problem!r}); start over with overwrite=true."
+        ) from problem
     if not intact:
         raise UserError(f"The checkpoint in {folder} is damaged or of another version; start over with overwrite=true.")
     tensors = load(content)
@@ -107,4 +109,6 @@ def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unprefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{prefix}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}/")}
+    return {
+        name.removeprefix(f"{prefix}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}/")
+    }

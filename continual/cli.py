@@ -1,12 +1,12 @@
 """The command line.
 
-    python -m continual [train] [OVERRIDE ...]       run; the same command resumes, and a finished run prints its table again
-    python -m continual report RUN [RUN ...]         write a run's report again, or compare several runs
-    python -m continual list [GROUP]                 what there is to choose from
-    python -m continual data                         which data is here, and how to get the rest
+    python -m continual [train] [OVERRIDE ...]       run; the same command resumes, and a finished run prints its
+    table again python -m continual report RUN [RUN ...]         write a run's report again, or compare several runs
+    python -m continual list [GROUP]                 what there is to choose from python -m continual data
+    which data is here, and how to get the rest
 
-Exit status: 0 finished, 2 the user's mistake (one sentence on standard error), 130 Ctrl-C, 143 terminated; after the last two the
-same command goes on from the last task boundary. Nothing heavy is imported before it is needed.
+Exit status: 0 finished, 2 the user's mistake (one sentence on standard error), 130 Ctrl-C, 143 terminated; after the
+last two the same command goes on from the last task boundary. Nothing heavy is imported before it is needed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from continual.errors import Diverged, UserError
+from continual.errors import DivergedError, UserError
 
 COMMANDS = ("train", "report", "list", "data")
 
@@ -31,7 +31,8 @@ examples:
   python -m continual --config-dir my_configs strategy=mine 'allow=[mypackage]'
   python -m continual report runs/a-1234abcd runs/b-5678abcd
 
-Overrides are Hydra's: group=choice, key=value, key.sub=value. `--cfg` prints all keys; `list` prints all groups and choices.
+Overrides are Hydra's: group=choice, key=value, key.sub=value.
+`--cfg` prints every key, `list` every group and choice.
 """
 
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         return _dispatch(options)
-    except (UserError, Diverged) as problem:
+    except (UserError, DivergedError) as problem:
         print(f"continual: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -75,7 +76,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _dispatch(options: argparse.Namespace) -> int:
-    command, rest = (options.words[0], options.words[1:]) if options.words[:1] and options.words[0] in COMMANDS else ("train", options.words)
+    command, rest = (
+        (options.words[0], options.words[1:])
+        if options.words[:1] and options.words[0] in COMMANDS
+        else ("train", options.words)
+    )
     if command == "data":
         return _data(rest)
     if command == "list":
@@ -116,7 +121,9 @@ def _print_results(console: Any, folders: list[Path]) -> None:
 
     console.print(comparison_table(folders))
     for folder in folders:
-        console.print(f"report  {folder / 'report.html'}\nfigures {folder / 'figures'}{os.sep}", highlight=False, soft_wrap=True)
+        console.print(
+            f"report  {folder / 'report.html'}\nfigures {folder / 'figures'}{os.sep}", highlight=False, soft_wrap=True
+        )
     if len(folders) > 1:
         console.print(f"compare {compare(folders, comparison_folder(folders))}", highlight=False, soft_wrap=True)
 
@@ -136,7 +143,10 @@ def _config(overrides: list[str], config_dir: str | None) -> int:
 
     names = strategies_of(overrides, config_dir)
     kept = [override for override in overrides if not override.startswith(("strategies=", "strategy="))]
-    print(yaml.safe_dump_all((compose([*kept, f"strategy={name}"], config_dir) for name in names), sort_keys=False), end="")
+    print(
+        yaml.safe_dump_all((compose([*kept, f"strategy={name}"], config_dir) for name in names), sort_keys=False),
+        end="",
+    )
     return 0
 
 

@@ -1,7 +1,7 @@
 """The only door to Hydra: from command-line overrides to plain data.
 
-Hydra composes the configuration groups in `configs/` (and a user's own folder) and resolves every interpolation; what comes out are
-dicts, lists and scalars. Its own errors are turned into one sentence.
+Hydra composes the configuration groups in `configs/` (and a user's own folder) and resolves every interpolation; what
+comes out are dicts, lists and scalars. Its own errors are turned into one sentence.
 """
 
 import re
@@ -13,8 +13,18 @@ from continual.config import did_you_mean
 from continual.errors import UserError
 
 GROUPS = (
-    "data", "debug", "experiment", "model", "objective", "optimizer", "rule", "scenario", "schedule", "sizes", "strategy",
-)  # fmt: skip
+    "data",
+    "scenario",
+    "model",
+    "strategy",
+    "sizes",
+    "rule",
+    "objective",
+    "optimizer",
+    "schedule",
+    "experiment",
+    "debug",
+)
 
 
 def config_folder() -> Path:
@@ -47,9 +57,12 @@ def strategies_of(overrides: Sequence[str], config_dir: str | None = None) -> li
     chosen = [override.partition("=")[2] for override in overrides if override.startswith("strategy=")]
     if chosen and not any(override.startswith("strategies=") for override in overrides):
         return chosen[-1:]
-    listed = _compose([o for o in overrides if not o.startswith("strategy")] + [o for o in overrides if o.startswith("strategies=")], config_dir)["strategies"]
+    unrelated = [override for override in overrides if not override.startswith("strategy.")]
+    listed = _compose(unrelated, config_dir)["strategies"]
     if not isinstance(listed, list) or not listed:
-        raise UserError(f"strategies must be a list of at least one strategy, got {listed!r}; write strategies=[naive,hlop].")
+        raise UserError(
+            f"strategies must be a list of at least one strategy, got {listed!r}; write strategies=[naive,hlop]."
+        )
     return [str(name) for name in listed]
 
 
@@ -89,7 +102,8 @@ def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) ->
     missing = re.search(r"Could not find '([\w_]+)/([^']*)'", message)
     if missing:
         group, choice = missing.groups()
-        return f"There is no {group} {choice!r}{did_you_mean(choice, choices(group, config_dir) if group in GROUPS else [])}."
+        known = choices(group, config_dir) if group in GROUPS else []
+        return f"There is no {group} {choice!r}{did_you_mean(choice, known)}."
     unknown = re.search(r"Key '([^']+)' is not in struct(?:.*?full_key: ([\w.\[\]]+))?", message, re.DOTALL)
     if unknown:
         key = unknown.group(2) or unknown.group(1)

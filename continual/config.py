@@ -1,8 +1,8 @@
 """From plain data to objects: what a run is described by, and how the description is built.
 
-A description is a dict; one with `_target_` names a public constructor and its keywords. Targets may lie below our own
-packages, torch.nn and torch.optim, and in packages the user allows by name. A wrong key, type or value ends in one sentence that
-names the path to it. This file knows nothing of Hydra.
+A description is a dict; one with `_target_` names a public constructor and its keywords. Targets may lie below our
+own packages, torch.nn and torch.optim, and in packages the user allows by name. A wrong key, type or value ends in
+one sentence that names the path to it. This file knows nothing of Hydra.
 """
 
 import difflib
@@ -39,6 +39,7 @@ class RunConfig:
         batch_size: samples per batch.
         seed: root of all random streams.
         evaluate_on: test, or validation for selection.
+        evaluate_future: score tasks before they are learned too; forward transfer needs it.
         head: name of the head's layer; None for the last linear one.
         device: where to compute.
         dtype: of weights and inputs.
@@ -63,6 +64,7 @@ class RunConfig:
     batch_size: int = 64
     seed: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
+    evaluate_future: bool = True
     head: str | None = None
     device: str = "cpu"
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
@@ -112,7 +114,8 @@ def build(description: Any, path: str, allow: Sequence[str] = (), **injected: An
         The object.
 
     Raises:
-        UserError: if the target is not allowed or does not exist, a key does not fit its signature, or it refuses a value.
+        UserError: if the target is not allowed or does not exist, a key does not fit its signature, or it refuses a
+            value.
     """
     if isinstance(description, Mapping) and "_target_" in description:
         target = resolve(description["_target_"], path, allow)
@@ -197,7 +200,12 @@ def _fitted(value: Any, hint: Any, path: str) -> Any:
         if value is None or not plain or len(plain) + (type(None) in options) < len(options):
             return value
         return _fitted(value, plain[0], path)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence) and isinstance(value, list | tuple):
+    if (
+        origin is not None
+        and isinstance(origin, type)
+        and issubclass(origin, Sequence)
+        and isinstance(value, list | tuple)
+    ):
         return [_fitted(entry, options[0] if options else Any, f"{path}[{index}]") for index, entry in enumerate(value)]
     if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
         raise UserError(f"{path} must be a list, got {value!r}.")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from continual.errors import Diverged
+from continual.errors import DivergedError
 from continual.scenarios import Task
 from neuro.lateral import evaluating
 
@@ -28,16 +28,17 @@ def check_finite(losses: Tensor, model: nn.Module, inputs: Tensor, task: Task, e
         folder: run folder, to name the last good checkpoint.
 
     Raises:
-        Diverged: naming the step, the layer and the last good checkpoint.
+        DivergedError: naming the step, the layer and the last good checkpoint.
     """
     if bool(torch.isfinite(losses).all()):
         return
     step = int((~torch.isfinite(losses)).nonzero()[0])
     checkpoint = folder / "checkpoint" / "state.json"
     last = f"the last good checkpoint is {checkpoint.parent}" if checkpoint.exists() else "no task was finished before"
-    raise Diverged(
-        f"The loss became {float(losses[step])} in task {task.index + 1} ({task.name}), epoch {epoch + 1}, step {step + 1}; "
-        f"the first layer that is not finite is {first_bad_layer(model, inputs)}; {last}. Lower optimizer.lr and run again."
+    raise DivergedError(
+        f"The loss became {float(losses[step])} in task {task.index + 1} ({task.name}), epoch {epoch + 1}, "
+        f"step {step + 1}; the first layer that is not finite is {first_bad_layer(model, inputs)}; {last}. "
+        f"Lower optimizer.lr and run again."
     )
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from continual.api import make_parts, steps_per_task
+from continual.assembly import make_parts
 from continual.batches import gather
 from continual.config import RunConfig
 from continual.run_folder import run_hash
-from continual.runner import train_epoch
+from continual.runner import steps_per_task, train_epoch
 
 TRIAL_STEPS = 5
 
@@ -35,7 +35,10 @@ def estimate(description: dict[str, Any]) -> str:
     parts.strategy.before_task(tasks[0], optimizer)
     reference = next(trial.model.parameters())
     updates = train_epoch(
-        trial, optimizer, gather([tasks[0]], tasks[0], parts.sequence, reference.device, reference.dtype), torch.Generator()
+        trial,
+        optimizer,
+        gather([tasks[0]], tasks[0], parts.sequence, reference.device, reference.dtype),
+        torch.Generator(),
     )
     next(updates)
     started, taken = time.perf_counter(), 0
@@ -44,7 +47,7 @@ def estimate(description: dict[str, Any]) -> str:
     per_step = (time.perf_counter() - started) / max(1, taken)
     folder = f"{description['output']}/{description['name']}-{run_hash(description)}"
     return (
-        f"{len(tasks)} tasks, {steps} steps, about {steps * per_step:.0f} s of training (unprotected, {per_step * 1e3:.1f} ms a step); "
-        f"weights {weights / 1e6:.1f} MB, data {data / 1e6:.1f} MB, checkpoints {weights / 1e6 * (len(tasks) + 1):.1f} MB; "
-        f"would write {folder}"
+        f"{len(tasks)} tasks, {steps} steps, about {steps * per_step:.0f} s of unprotected training "
+        f"({per_step * 1e3:.1f} ms a step); weights {weights / 1e6:.1f} MB, data {data / 1e6:.1f} MB, "
+        f"saved weights and checkpoint {weights / 1e6 * (len(tasks) + 1):.1f} MB; would write {folder}"
     )

@@ -5,5 +5,5 @@ class UserError(ValueError):
     """A mistake that the user can repair; the message says what was wanted, what came and how."""
 
 
-class Diverged(RuntimeError):
+class DivergedError(RuntimeError):
     """A loss that is no longer finite; the message names the step, the layer and the last good checkpoint."""

@@ -1,14 +1,14 @@
 """Score every test sample of every task once, from the same logits both ways.
 
-Task-aware accuracy picks among the task's own rows. Task-agnostic accuracy picks among the rows of all classes seen so far, and is computed
-from logits that were made without the task's number. Modes, gradients and random streams of training are left as they were.
+Task-aware accuracy picks among the task's own rows. Task-agnostic accuracy picks among the rows of all classes seen
+so far, and is computed from logits that were made without the task's number. Modes, gradients and random streams of
+training are left as they were.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from continual.batches import as_tensors, row_mask
@@ -32,26 +32,28 @@ def evaluate(
     predict: Callable[..., Tensor],
     model: nn.Module,
     sequence: TaskSequence,
+    tasks: Sequence[Task],
     classes_seen: Sequence[int],
     part: EvaluationPart,
     needs_task_id: bool,
     seed: int,
 ) -> Scores:
-    """Score a model on all tasks.
+    """Score a model on tasks.
 
     Args:
         predict: a strategy's `predict(model, inputs, task)`.
         model: the network; its first parameter gives device and dtype.
-        sequence: the tasks.
+        sequence: all tasks; it says how many rows the head has.
+        tasks: those to score; the others stay NaN.
         classes_seen: head rows that task-agnostic prediction chooses from.
         part: which data; selection uses validation, reports use test.
-        needs_task_id: ask a second time with the task's number for the task-aware score; else one prediction serves both.
+        needs_task_id: ask again with the task's number for the task-aware score; else one prediction serves both.
         seed: of the streams used meanwhile.
     """
     scores = Scores(np.full(len(sequence.tasks), np.nan), np.full(len(sequence.tasks), np.nan))
     seen = row_mask(classes_seen, sequence.num_classes)
     with evaluating(model), apart(model, seed, "evaluation"):
-        for task in sequence.tasks:
+        for task in tasks:
             aware, agnostic, total = 0, 0, 0
             for inputs, targets in _batches(task, part, model):
                 logits = predict(model, inputs, None)

@@ -1,7 +1,7 @@
 """Append-only JSON lines: the source of truth for every number of a run.
 
-Each line is flushed to the disk as it is written. A resumed run first cuts the file to the length its checkpoint knows, so
-that no line is ever doubled.
+Each line is flushed to the disk as it is written. A resumed run first cuts the file to the length its checkpoint
+knows, so that no line is ever doubled.
 """
 
 import json

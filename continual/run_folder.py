@@ -4,7 +4,8 @@
         config.yaml  records.jsonl  accuracy_matrix.npz  metrics.json  activity.npz
         report.html  figures/  weights/task_kk.safetensors  checkpoint/
 
-The hash leaves out what does not change the result (device, threads, output), so the same command finds its own run again.
+The hash leaves out what does not change the result (device, threads, output), so the same command finds its own run
+again.
 """
 
 import hashlib
@@ -53,7 +54,9 @@ def open_folder(description: Mapping[str, Any], overwrite: bool) -> Path:
             (folder / part).mkdir(parents=True, exist_ok=True)
         _write_or_compare(folder / "config.yaml", description)
     except OSError as problem:
-        raise UserError(f"The output folder {folder} cannot be written ({problem.strerror}); choose another output.") from problem
+        raise UserError(
+            f"The output folder {folder} cannot be written ({problem.strerror}); choose another output."
+        ) from problem
     return folder
 
 

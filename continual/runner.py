@@ -1,8 +1,8 @@
 """The loop: tasks → epochs → batches → updates, readable on one screen.
 
-Everything that varies is a part: the rule says how gradients arise, the objective what is minimised, the strategy what protects old tasks. A
-run can stop at any moment and go on from the last task boundary with identical numbers, because every random draw
-comes from a stream named by seed, purpose, task and epoch.
+Everything that varies is a part: the rule says how gradients arise, the objective what is minimised, the strategy
+what protects old tasks. A run can stop at any moment and go on from the last task boundary with identical numbers,
+because every random draw comes from a stream named by seed, purpose, task and epoch.
 """
 
 import time
@@ -45,6 +45,7 @@ class Parts:
         batch_size: samples a batch.
         seed: root of the named random streams.
         part: what is scored: test, or validation for selection.
+        evaluate_future: score tasks before they are learned too; forward transfer needs it.
     """
 
     model: nn.Module
@@ -58,6 +59,7 @@ class Parts:
     batch_size: int
     seed: int
     part: EvaluationPart = "test"
+    evaluate_future: bool = True
 
 
 def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
@@ -74,7 +76,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
         The state.
 
     Raises:
-        Diverged: if a loss is not finite.
+        DivergedError: if a loss is not finite.
     """
     for task in parts.sequence.tasks[state.tasks_done :]:
         history = parts.sequence.tasks[: task.index]
@@ -107,9 +109,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
     return state
 
 
-def train_task(
-    parts: Parts, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent
-) -> None:
+def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent) -> None:
     """Train on one task's data."""
     parts.model.train()
     optimizer = parts.make_optimizer([p for p in parts.model.parameters() if p.requires_grad])
@@ -149,12 +149,20 @@ def train_epoch(
             yield update
 
 
+def steps_per_task(parts: Parts) -> int:
+    """Count the optimiser steps of the first task."""
+    return parts.epochs * -(-len(parts.sequence.tasks[0].train) // parts.batch_size)
+
+
 def score(parts: Parts, task: Task | None) -> Scores:
-    """Score all tasks after `task`, or the untrained network when it is None (then among all rows)."""
+    """Score the tasks after `task`, or the untrained network when it is None (then among all rows)."""
     sequence, strategy = parts.sequence, parts.strategy
     seen = tuple(range(sequence.num_classes)) if task is None else sequence.classes_seen(task.index)
-    seed = derive_seed(parts.seed, "evaluation", -1 if task is None else task.index)
-    return evaluate(strategy.predict, parts.model, sequence, seen, parts.part, strategy.needs_task_id_in_test, seed)
+    index = -1 if task is None else task.index
+    tasks = sequence.tasks if parts.evaluate_future else sequence.tasks[: index + 1]
+    seed = derive_seed(parts.seed, "evaluation", index)
+    needs_task_id = strategy.needs_task_id_in_test
+    return evaluate(strategy.predict, parts.model, sequence, tasks, seen, parts.part, needs_task_id, seed)
 
 
 def measure(parts: Parts, task: Task) -> dict[str, Any]:

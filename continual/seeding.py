@@ -1,7 +1,8 @@
 """Named random streams: one root seed, one independent stream per purpose.
 
-A stream's seed is the SHA-256 of the root seed and the stream's name (init, order, noise, consolidation, …, with the task and epoch where
-they matter). A stream therefore needs no saved position at a task boundary, and drawing more from one never moves another.
+A stream's seed is the SHA-256 of the root seed and the stream's name (init, order, noise, consolidation, …, with the
+task and epoch where they matter). A stream therefore needs no saved position at a task boundary, and drawing more
+from one never moves another.
 """
 
 import hashlib

@@ -1,5 +1,6 @@
 """What a run has measured so far: two accuracy matrices and what they cost."""
 
+import math
 import platform
 import time
 from collections.abc import Iterator
@@ -81,7 +82,8 @@ class RunState:
         """Take back what `as_json` gave."""
         arrays = {name: np.array(progress[name], dtype=float) for name in ("task_aware", "task_agnostic")}
         baseline = Scores(*(np.array(progress[f"baseline_{name}"], dtype=float) for name in arrays))
-        return cls(**arrays, baseline=baseline, tasks_done=tasks_done, seconds=dict(progress["seconds"]))
+        aware, agnostic = arrays.values()
+        return cls(aware, agnostic, baseline, tasks_done, dict(progress["seconds"]))
 
     @classmethod
     def fresh(cls, num_tasks: int, baseline: Scores) -> "RunState":
@@ -108,4 +110,6 @@ def synchronise(device: torch.device) -> None:
 
 
 def _with_null(array: np.ndarray) -> Any:
-    return np.where(np.isnan(array), None, array).tolist()
+    return (
+        [None if math.isnan(value) else value for value in array] if array.ndim == 1 else list(map(_with_null, array))
+    )

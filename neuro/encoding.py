@@ -19,7 +19,7 @@ class ConstantCurrent(nn.Module):
 
 
 class Poisson(nn.Module):
-    """Fire at each tick with a probability equal to the input (Bernoulli per tick, the rate code of snnTorch's spikegen).
+    """Fire at each tick with a probability equal to the input (a Bernoulli draw per tick).
 
     Put it before any normalisation: probabilities must lie in [0, 1]; below 0 a neuron never fires, above 1 always. The
     generator belongs to the module and is created on the input's device at first use; `reseed` starts it again.

@@ -1,8 +1,8 @@
 """A sequence of layers over time, with both traversals and no hidden state.
 
-`simulate` goes layer by layer: a layer without state sees all T ticks folded into the batch, [(T·B), ...], in one call; a
-neuron layer scans T in one kernel call; a static input stays static, and is computed once, until the first neuron.
-`step` goes tick by tick through all layers, with memory independent of T. Both give the same spikes.
+`simulate` goes layer by layer: a layer without state sees all T ticks folded into the batch, [(T·B), ...], in one
+call; a neuron layer scans T in one kernel call; a static input stays static, and is computed once, until the first
+neuron. `step` goes tick by tick through all layers, with memory independent of T. Both give the same spikes.
 """
 
 from collections import OrderedDict
@@ -16,7 +16,7 @@ NetworkState = tuple[State | None, ...]
 """One entry a layer: a neuron's state, None for layers without."""
 
 
-class SpikingSequential(nn.Module):
+class SpikingSequential(nn.Sequential):
     """Layers in a row, each a `Neuron` or any module without state over time.
 
     Example:
@@ -35,10 +35,9 @@ class SpikingSequential(nn.Module):
     """
 
     def __init__(self, **layers: nn.Module) -> None:
-        super().__init__()
         if not layers:
             raise ValueError("A network needs at least one layer, got none.")
-        self.layers = nn.Sequential(OrderedDict(layers))
+        super().__init__(OrderedDict(layers))
 
     def simulate(self, inputs: Activity, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """Run all ticks, layer by layer.
@@ -55,7 +54,7 @@ class SpikingSequential(nn.Module):
         """
         given = self._entries(state)
         activity, states = inputs, []
-        for (name, layer), entry in zip(self.layers.named_children(), given, strict=True):
+        for (name, layer), entry in zip(self.named_children(), given, strict=True):
             if isinstance(layer, Neuron):
                 try:
                     activity, entry = layer(activity, entry)
@@ -77,7 +76,7 @@ class SpikingSequential(nn.Module):
             Outputs of the last layer [B, ...] and every layer's next state.
         """
         states = []
-        for layer, entry in zip(self.layers, self._entries(state), strict=True):
+        for layer, entry in zip(self, self._entries(state), strict=True):
             if isinstance(layer, Neuron):
                 inputs, entry = layer.step(inputs, layer.starting_state(inputs[None], entry))
             else:
@@ -85,15 +84,15 @@ class SpikingSequential(nn.Module):
             states.append(entry)
         return inputs, tuple(states)
 
-    def forward(self, inputs: Activity) -> Tensor:
+    def forward(self, input: Activity) -> Tensor:
         """Give the outputs [T, B, ...] from a fresh state."""
-        return self.simulate(inputs)[0]
+        return self.simulate(input)[0]
 
     def _entries(self, state: NetworkState | None) -> NetworkState:
         if state is None:
-            return (None,) * len(self.layers)
-        if len(state) != len(self.layers):
-            raise ValueError(f"The network has {len(self.layers)} layers, the state {len(state)}; pass it back whole.")
+            return (None,) * len(self)
+        if len(state) != len(self):
+            raise ValueError(f"The network has {len(self)} layers, the state {len(state)}; pass it back whole.")
         return state
 
 

@@ -2,7 +2,7 @@
 
     with record(model) as probe:
         model(images)
-    probe.spikes["network.layers.neuron1"]          [T, B, N]
+    probe.spikes["network.neuron1"]          [T, B, N]
 
 A membrane is replayed tick by tick from the current the layer received, so recording needs no flag in any kernel.
 """

@@ -1,8 +1,9 @@
 """Pseudo-derivatives: what a spike's derivative is taken to be on the way back.
 
-A spike s = Θ(u), u = membrane − threshold, has derivative zero almost everywhere. A surrogate gradient (Neftci, Mostafa,
-Zenke 2019) replaces it by the derivative of a smooth `primitive`. Each surrogate here is a small frozen object: called
-on u it gives ds/du; `primitive` is the function that it is the derivative of, for gradient checks. u = 0 is a spike.
+A spike s = Θ(u), u = membrane − threshold, has derivative zero almost everywhere. A surrogate gradient (Neftci,
+Mostafa, Zenke 2019) replaces it by the derivative of a smooth `primitive`. Each surrogate here is a small frozen
+object: called on u it gives ds/du; `primitive` is the function that it is the derivative of, for gradient checks. u =
+0 is a spike.
 """
 
 import math
@@ -43,8 +44,10 @@ class Sigmoid:
 
     def __call__(self, distance: Tensor) -> Tensor:
         """Give ds/du."""
-        logistic = torch.sigmoid(self.slope * distance)
-        return (logistic - logistic.square()).mul_(self.slope)
+        tail = torch.sigmoid(
+            distance.abs() * -self.slope
+        )  # the derivative is even, and the small tail keeps its digits
+        return (tail - tail.square()).mul_(self.slope)
 
     def primitive(self, distance: Tensor) -> Tensor:
         """Give σ(au)."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from neuro.lateral.projection import Projector, projected_weight_gradient
 
@@ -21,12 +22,14 @@ class _ProtectedLinear(torch.autograd.Function):
         return F.linear(inputs, weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         inputs, weight = ctx.saved_tensors
         grad_input = grad_outputs[0] @ weight if ctx.needs_input_grad[0] else None
         grad_weight = None
         if ctx.needs_input_grad[1]:
-            grad_weight = projected_weight_gradient(grad_outputs[0].flatten(0, -2), inputs.flatten(0, -2), ctx.projector)
+            errors, rows = (tensor.reshape(-1, tensor.shape[-1]) for tensor in (grad_outputs[0], inputs))
+            grad_weight = projected_weight_gradient(errors, rows, ctx.projector)
         return grad_input, grad_weight, None
 
 
@@ -54,7 +57,7 @@ class Linear(nn.Linear):
         self._projected_rows = 0
 
     def take_projected_rows(self) -> int:
-        """Give how many rows were projected since the last call: of the inputs or of the gradient, whichever were fewer."""
+        """Give how many rows were projected since the last call: inputs or gradient rows, whichever were fewer."""
         taken, self._projected_rows = self._projected_rows, 0
         return taken
 

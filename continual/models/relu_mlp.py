@@ -3,6 +3,7 @@
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -37,7 +38,7 @@ def relu_mlp(
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     layers["normalise"] = normalise if normalise is not None else nn.Identity()
     layers["flatten"] = nn.Flatten()
-    for number, (narrow, wide) in enumerate(zip(widths, widths[1:], strict=False), start=1):
+    for number, (narrow, wide) in enumerate(pairwise(widths), start=1):
         layers[f"fc{number}"] = Linear(narrow, wide, bias=bias)
         layers[f"relu{number}"] = nn.ReLU()
     layers["head"] = Linear(widths[-1], num_classes)

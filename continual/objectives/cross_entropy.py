@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class CrossEntropy:
         chosen = F.nll_loss(log_probabilities, prepared.targets)
         if self.label_smoothing == 0:
             return chosen
-        active = outputs.new_ones(outputs.shape, dtype=bool) if prepared.active is None else prepared.active
+        active = torch.ones_like(outputs, dtype=torch.bool) if prepared.active is None else prepared.active
         spread = log_probabilities.masked_fill(~active, 0).sum(1) / active.expand(outputs.shape).sum(1)
         return (1 - self.label_smoothing) * chosen - self.label_smoothing * spread.mean()
 

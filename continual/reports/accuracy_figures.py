@@ -12,13 +12,14 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from continual.metrics import mean_over_seen
 
-from .style import FONT, LABEL, SMALL, Theme, dress, new_figure, plain_text, readable_on, spread
+from .style import FONT, SMALL, EndLabel, Theme, dress, label_ends, new_figure, plain_text, readable_on
 
-_MOST_ROWS_WITH_NUMBERS = 20
+_SMALLEST_NUMBER = 4.0  # points; smaller ones cannot be read, so the shade alone speaks
 _MOST_CURVES_WITH_NAMES = 12
 
 
@@ -43,7 +44,7 @@ def accuracy_heatmap(
     """
     figure = new_figure(6.4, 5.4, theme)
     axes = figure.add_subplot()
-    draw_heatmap(axes, R, task_names, theme, baseline, title)
+    draw_heatmap(axes, R, task_names, theme, baseline, title, cell=300.0 / (len(R) + 1.25))
     _draw_scale(figure, axes, theme)
     return figure
 
@@ -60,22 +61,22 @@ def _draw_scale(figure: Figure, axes: Axes, theme: Theme) -> None:
 def draw_heatmap(
     axes: Axes,
     R: NDArray[np.float64],
-    task_names: Sequence[str],
+    task_names: Sequence[str] | None,
     theme: Theme,
     baseline: NDArray[np.float64] | None,
     title: str,
-    small: bool = False,
+    cell: float,
 ) -> None:
     """Draw the accuracy matrix into given axes.
 
     Args:
         axes: To draw into.
         R: ``[T, T]`` accuracies.
-        task_names: T names.
+        task_names: T names, or None to write numbers alone.
         theme: Colours.
         baseline: ``[T]`` accuracies of the untrained network or None.
         title: Above the axes.
-        small: True for one of several side by side: no names, smaller numbers.
+        cell: Height of a cell in points, which decides the size of the numbers.
     """
     num_tasks = len(R)
     dress(axes, theme, title, "accuracy on task", "after training on task", grid="none")
@@ -84,24 +85,24 @@ def draw_heatmap(
     gap = 0.25  # sets the untrained network apart, for it is not "after" a task
     top = 0.0
     if baseline is not None and np.isfinite(baseline).any():
-        _draw_row(axes, baseline, -1.0 - gap, theme, num_tasks, small, diagonal=None)
+        _draw_row(axes, baseline, -1.0 - gap, theme, cell, diagonal=None)
         top = -1.0 - gap
     for i, row in enumerate(R):
-        _draw_row(axes, row, float(i), theme, num_tasks, small, diagonal=i)
+        _draw_row(axes, row, float(i), theme, cell, diagonal=i)
     axes.set_xlim(-0.04, num_tasks + 0.04)
     axes.set_ylim(num_tasks + 0.04, top - 0.04)
     axes.set_aspect("equal")
     axes.tick_params(length=0)
     step = max(1, num_tasks // 12)
     axes.set_xticks(np.arange(0, num_tasks, step) + 0.5, [str(j + 1) for j in range(0, num_tasks, step)])
-    rows = [(i + 0.5, _row_name(i, task_names, small)) for i in range(0, num_tasks, step)]
+    rows = [(i + 0.5, _row_name(i, task_names)) for i in range(0, num_tasks, step)]
     if top < 0:
-        rows.insert(0, (top + 0.5, "none" if small else "none (untrained)"))
+        rows.insert(0, (top + 0.5, "none (untrained)"))
     axes.set_yticks([position for position, _ in rows], [name for _, name in rows])
 
 
-def _row_name(i: int, task_names: Sequence[str], small: bool) -> str:
-    return str(i + 1) if small else f"{i + 1}  {plain_text(task_names[i], 18)}"
+def _row_name(i: int, task_names: Sequence[str] | None) -> str:
+    return str(i + 1) if task_names is None else f"{i + 1}  {plain_text(task_names[i], 18)}"
 
 
 def _draw_row(
@@ -109,12 +110,11 @@ def _draw_row(
     row: NDArray[np.float64],
     top: float,
     theme: Theme,
-    num_tasks: int,
-    small: bool,
+    cell: float,
     diagonal: int | None,
 ) -> None:
     """Draw one row of cells; the cell on the diagonal is outlined."""
-    text_size = min(11.0, (38.0 if small else 88.0) / max(num_tasks, 4))
+    text_size = min(11.0, 0.3 * cell)
     for j, value in enumerate(row):
         missing = np.isnan(value)
         colour = theme.shading(float(value)) if not missing else theme.paper
@@ -129,12 +129,12 @@ def _draw_row(
                 linewidth=0.0 if not missing else 0.6,
             )
         )
-        if diagonal == j:
+        if diagonal == j and not missing:
             outline = Rectangle((j + 0.03, top + 0.03), 0.94, 0.94, fill=False, edgecolor=theme.accent, linewidth=2.2)
             outline.set_zorder(3)
             axes.add_patch(outline)
-        if not missing and num_tasks <= _MOST_ROWS_WITH_NUMBERS:
-            digits = 1 if num_tasks <= 10 and not small else 0
+        if not missing and text_size >= _SMALLEST_NUMBER:
+            digits = 1 if text_size > 7.5 else 0
             axes.text(
                 j + 0.5,
                 top + 0.5,
@@ -162,43 +162,25 @@ def accuracy_over_time(R: NDArray[np.float64], task_names: Sequence[str], theme:
     figure = new_figure(6.4, 5.4, theme)
     axes = figure.add_subplot()
     num_tasks = len(R)
-    dress(axes, theme, "Accuracy of every task over the sequence", "after training on task", "accuracy (%)")
+    dress(axes, theme, "Accuracy of every task", "after training on task", "accuracy (%)")
     steps = np.arange(1, num_tasks + 1)
-    ends: list[tuple[float, str, object, bool]] = []
+    ends: list[EndLabel] = []
     for j, colour in enumerate(theme.ordered(num_tasks)):
         curve = 100 * R[j:, j]
         axes.plot(steps[j:], curve, color=colour, linewidth=1.6, marker="o", markersize=4.5, alpha=0.95)
-        if np.isfinite(curve[-1]) and num_tasks <= _MOST_CURVES_WITH_NAMES:
-            ends.append((float(curve[-1]), f"{j + 1}  {plain_text(task_names[j], 14)}", colour, False))
+        if num_tasks <= _MOST_CURVES_WITH_NAMES:
+            ends.append(EndLabel(float(curve[-1]), f"{j + 1}  {plain_text(task_names[j], 14)}", colour))
     mean = 100 * mean_over_seen(R)
     axes.plot(steps, mean, color=theme.ink, linewidth=3.4, marker="o", markersize=7, zorder=4)
-    if np.isfinite(mean[-1]):
-        ends.append((float(mean[-1]), "mean of seen", theme.ink, True))
+    ends.append(EndLabel(float(mean[-1]), "mean of seen", theme.ink, bold=True))
+    if num_tasks > _MOST_CURVES_WITH_NAMES:
+        axes.set_title("first task dark, last bright", loc="right", color=theme.muted, fontsize=SMALL, family=FONT)
     axes.set_ylim(*_percent_limits(R))
     axes.set_xlim(0.7 if num_tasks > 1 else 0.5, num_tasks + 0.3)
     axes.set_xticks(_whole_ticks(num_tasks))
-    _label_ends(axes, ends, num_tasks)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True))
+    label_ends(axes, ends, theme)
     return figure
-
-
-def _label_ends(axes: Axes, ends: list[tuple[float, str, object, bool]], num_tasks: int) -> None:
-    """Name the curves at their right ends, moved apart where they would touch."""
-    low, high = axes.get_ylim()
-    placed = spread([end for end, *_ in ends], 0.047 * (high - low), low, high)
-    for (_, name, colour, bold), position in zip(ends, placed, strict=True):
-        axes.annotate(
-            name,
-            (1.0, position),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL if bold else SMALL,
-            fontweight="bold" if bold else "normal",
-            color=colour,  # type: ignore[arg-type]
-            family=FONT,
-            annotation_clip=False,
-        )
 
 
 def _percent_limits(R: NDArray[np.float64]) -> tuple[float, float]:

@@ -24,7 +24,6 @@ QUALITY = (
     "acc_final_weighted",
     "acc_inc_avg_taskmean",
     "acc_inc_avg_weighted",
-    "wc_acc",
 )
 COST = (
     "synaptic_operations",
@@ -35,7 +34,7 @@ COST = (
     "seconds_consolidate",
     "seconds",
 )
-PAIRED = ("acc_final", "acc_learning", "bwt", "forgetting", "wc_acc")
+PAIRED = ("acc_final", "acc_learning", "bwt", "forgetting", "acc_inc_avg_taskmean")
 
 
 def compare(run_folders: Sequence[Path], output: Path) -> Path:
@@ -73,7 +72,7 @@ def compare(run_folders: Sequence[Path], output: Path) -> Path:
     ]
     num_runs = sum(len(group.runs) for group in groups)
     tasks = "1 task" if first.matrices.num_tasks == 1 else f"{first.matrices.num_tasks} tasks"
-    lead = f"{tasks} · mode {first.mode} · {num_runs} runs · {len(groups)} rows"
+    lead = f"{tasks} · mode {first.mode} · {num_runs} runs of {len(groups)} strategies or settings"
     title = f"{', '.join(dict.fromkeys(group.strategy for group in groups))} on {first.scenario}"
     return write_atomically(target, markup.page(title, lead, "\n".join(parts)).encode("utf-8"))
 
@@ -109,14 +108,19 @@ def illustrations(groups: Sequence[Group]) -> list[Illustration]:
 def _quality(groups: Sequence[Group]) -> str:
     shown = [metric for metric in QUALITY if any(_is_there(group, metric) for group in groups)]
     rows = [
-        (group.name, str(len(group.runs)), *(with_interval(metric, group.interval(metric)) for metric in shown))
+        (group.name, str(len(group.runs)), *(_bare(with_interval(metric, group.interval(metric))) for metric in shown))
         for group in groups
     ]
-    single = any(len(group.runs) < 2 for group in groups)
-    caption = "Mean over seeds ± half width of the 95 % t-interval; transfer and forgetting in percentage points."
-    if single:
-        caption += " A row of one seed has no interval, so small differences to it mean nothing."
-    return markup.table(("strategy", "seeds", *map(title_of, shown)), rows, caption)
+    warning = ""
+    caption = "Percent, transfer and forgetting in points: mean over seeds ± half width of the 95 % t-interval."
+    if any(len(group.runs) < 2 for group in groups):
+        warning = markup.note("A row of one seed has no interval: small differences to it mean nothing.")
+    return markup.table(("strategy", "seeds", *map(title_of, shown)), rows, caption) + warning
+
+
+def _bare(text: str) -> str:
+    """Leave out a unit that the caption gives for the whole table."""
+    return text.replace("\u00a0%", "")
 
 
 def _is_there(group: Group, metric: str) -> bool:
@@ -153,12 +157,12 @@ def _cost(groups: Sequence[Group]) -> str:
     for group in groups:
         epochs = sum(len(run.epochs) for run in group.runs) / len(group.runs)
         rows.append((group.name, count(epochs), *(with_interval(metric, group.interval(metric)) for metric in shown)))
-    caption = (
-        "The budget of each side: epochs over all tasks, operations per test sample (learning operations: whole run), "
-        "bytes kept between tasks, wall time. Whether and on which data hyper-parameters were tuned is not in the run "
+    note = (
+        "This is the budget of each side. Whether and on which data hyper-parameters were tuned is not in the run "
         "folders: say so when you quote these numbers."
     )
-    return markup.table(("strategy", "epochs", *map(title_of, shown)), rows, caption)
+    caption = "Epochs over all tasks; operations per test sample (learning: whole run); bytes kept; wall time."
+    return markup.table(("strategy", "epochs", *map(title_of, shown)), rows, caption) + markup.note(note)
 
 
 def _settings(groups: Sequence[Group]) -> str:

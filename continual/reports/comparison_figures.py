@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from continual.metrics import mean_and_interval, mean_over_seen
 
 from .accuracy_figures import draw_heatmap
-from .style import FONT, LABEL, Theme, dress, new_figure, plain_text, spread
+from .style import EndLabel, Theme, dress, label_ends, new_figure, plain_text
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _COLUMNS = 3
+_WIDTH = 11.2
 
 
 def mean_accuracy_overlay(matrices: Mapping[str, Sequence[NDArray[np.float64]]], theme: Theme) -> Figure:
@@ -30,38 +31,22 @@ def mean_accuracy_overlay(matrices: Mapping[str, Sequence[NDArray[np.float64]]],
     Returns:
         A figure of 11.2 x 5.2 inches.
     """
-    figure = new_figure(11.2, 5.2, theme)
+    figure = new_figure(_WIDTH, 5.2, theme)
     axes = figure.add_subplot()
     dress(axes, theme, "Mean accuracy over the tasks seen so far", "after training on task", "accuracy (%)")
-    ends: list[tuple[float, str, str]] = []
+    ends: list[EndLabel] = []
     num_tasks = 1
     for position, (name, runs) in enumerate(matrices.items()):
         colour = theme.categories[position % len(theme.categories)]
         curves = 100 * np.array([mean_over_seen(R) for R in runs])
         num_tasks = curves.shape[1]
-        end = _draw_strategy(axes, curves, colour, position)
-        if np.isfinite(end):
-            ends.append((end, plain_text(name, 34), colour))
+        height = _draw_strategy(axes, curves, colour, position)
+        ends.append(EndLabel(height, plain_text(name, 34), colour, bold=True))
     axes.set_xlim(0.7 if num_tasks > 1 else 0.5, num_tasks + 0.3)
     axes.set_xticks(list(range(1, num_tasks + 1, max(1, int(np.ceil(num_tasks / 15))))))
     low, high = axes.get_ylim()
-    low, high = max(-2.0, low), min(101.5, high + 0.02 * (high - low))
-    axes.set_ylim(low, high)
-    placed = spread([end for end, *_ in ends], 0.055 * (high - low), low, high)
-    for (_, name, colour), at in zip(ends, placed, strict=True):
-        axes.annotate(
-            name,
-            (1.0, at),
-            xycoords=("axes fraction", "data"),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL,
-            fontweight="bold",
-            color=colour,
-            family=FONT,
-            annotation_clip=False,
-        )
+    axes.set_ylim(max(-2.0, low), min(101.5, high + 0.02 * (high - low)))
+    label_ends(axes, ends, theme, gap=0.055)
     return figure
 
 
@@ -95,15 +80,18 @@ def heatmaps_side_by_side(
         theme: Colours.
 
     Returns:
-        A figure of 11.2 inches by 3.9 inches per row of three matrices.
+        A figure 11.2 inches wide; its height follows from the number of matrices.
     """
-    columns = min(_COLUMNS, len(matrices))
-    rows = int(np.ceil(len(matrices) / _COLUMNS))
-    figure = new_figure(11.2, 3.9 * rows, theme)
+    columns = len(matrices) if len(matrices) <= 3 or (len(matrices) == 4 and len(task_names) <= 6) else _COLUMNS
+    columns = 2 if len(matrices) == 4 and columns == _COLUMNS else columns
+    rows = int(np.ceil(len(matrices) / columns))
+    side = min(_WIDTH / columns, 4.6)
+    figure = new_figure(_WIDTH, (side + 0.25) * rows, theme)
     all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    cell = 72.0 * (side - 0.9) / len(task_names)
     for axes, (name, runs) in zip(all_axes, matrices.items(), strict=False):
-        title = plain_text(name, 30)
-        draw_heatmap(axes, np.mean(np.array(runs), axis=0), task_names, theme, None, title, small=True)
+        mean = np.mean(np.array(runs), axis=0)
+        draw_heatmap(axes, mean, None, theme, None, plain_text(name, int(9 * side)), cell)
     for axes in all_axes[len(matrices) :]:
         axes.remove()
     return figure

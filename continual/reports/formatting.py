@@ -145,8 +145,8 @@ def with_interval(name: str, interval: Interval) -> str:
     """
     show = formatter(name)
     mean = show(interval.mean)
-    if is_missing(interval.half_width):
-        return mean
+    if is_missing(interval.half_width) or (interval.half_width == 0 and show in (count, data_size)):
+        return mean  # one seed, or a count that does not depend on the seed
     if show in (percent, points):
         return f"{mean} ± {100 * interval.half_width:.1f}"
     return f"{mean} ± {show(interval.half_width)}"

@@ -1,8 +1,9 @@
 """Which runs are repetitions of each other, which may stand in one table, and which may not.
 
 Two runs repeat each other when their configurations differ in nothing but seeds (and in what moves no number: device,
-threads, where the output goes). Runs may be compared when they solved the same tasks: scenario, data, mode and test-set
-sizes agree; a name or a label may differ. Any other key may differ, and the report lists those that do.
+threads, where the output goes). Runs may be compared when they solved the same tasks: scenario, data, mode and test
+set sizes agree; what only people read (names of tasks, a label, a description) may differ. Any other key may differ,
+and the report lists those that do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,10 @@ _MOVES_NO_NUMBER = (
     "strategies",
     "experiment",
     "hydra",
+    "name",
+    "allow",
 )
-_LABELS = ("name", "label", "title", "description")
+_LABELS = ("label", "title", "description")
 _SAME_TASKS = ("scenario", "data")
 
 
@@ -171,7 +174,7 @@ def settings(run: RunFolder) -> dict[str, str]:
     kept = {
         key: str(value)
         for key, value in flat(run.config).items()
-        if not _is_seed(key) and key.split(".")[0] not in _MOVES_NO_NUMBER
+        if not _is_seed(key) and not _is_label(key) and key.split(".")[0] not in _MOVES_NO_NUMBER
     }
     return {**kept, "strategy name": run.strategy}
 
@@ -190,6 +193,10 @@ def differing(runs: Sequence[RunFolder]) -> list[str]:
     return [key for key in keys if len({one.get(key) for one in all_settings}) > 1]
 
 
+def _is_label(key: str) -> bool:
+    return key.rpartition(".")[2] in _LABELS
+
+
 def _is_seed(key: str) -> bool:
     last = key.rpartition(".")[2]
     return last == "seed" or last.endswith("_seed")
@@ -199,11 +206,7 @@ def _refuse_other_tasks(first: RunFolder, other: RunFolder) -> None:
     """Raise when two runs did not solve the same tasks."""
     facts = []
     for run in (first, other):
-        kept = {
-            key: value
-            for key, value in settings(run).items()
-            if key.split(".")[0] in _SAME_TASKS and ("." not in key or key.rpartition(".")[2] not in _LABELS)
-        }
+        kept = {key: value for key, value in settings(run).items() if key.split(".")[0] in _SAME_TASKS}
         facts.append({**kept, "mode": run.mode, "test samples per task": str(run.matrices.counts.tolist())})
     keys = sorted(key for key in facts[0].keys() | facts[1].keys() if facts[0].get(key) != facts[1].get(key))
     if keys:

@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from .style import FONT, SMALL, Theme, dress, new_figure, plain_text, readable_on, spread
+from .style import FONT, SMALL, EndLabel, Theme, dress, label_ends, new_figure, readable_on, short_names
 
 _MOST_NAMED_LAYERS = 12
+_SMALLEST_NUMBER = 4.0  # points; smaller ones cannot be read, so the shade alone speaks
 
 
 def layer_activity(task_ends: Sequence[Mapping[str, Any]], theme: Theme) -> Figure | None:
@@ -79,24 +80,13 @@ def _draw_rates(
     axes.set_xlim(steps[0] - 0.3, steps[-1] + 0.3)
     axes.set_xticks(steps[:: max(1, len(steps) // 12)])
     if len(rates) > _MOST_NAMED_LAYERS:
-        axes.set_title(
-            "  first layer dark, last layer bright", loc="right", color=theme.muted, fontsize=SMALL, family=FONT
-        )
+        axes.set_title("first layer dark, last bright", loc="right", color=theme.muted, fontsize=SMALL, family=FONT)
         return
-    lasts = [100 * float(row[-1]) if np.isfinite(row[-1]) else 0.0 for row in rates.values()]
-    for name, position, colour in zip(rates, spread(lasts, 0.07 * high, 0.0, 1.12 * high), colours, strict=True):
-        axes.annotate(
-            plain_text(name, 18),
-            (1.0, position),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-            color=colour,
-            family=FONT,
-            annotation_clip=False,
-        )
+    ends = [
+        EndLabel(100 * float(row[-1]), name, colour)
+        for name, row, colour in zip(short_names(list(rates)), rates.values(), colours, strict=True)
+    ]
+    label_ends(axes, ends, theme, gap=0.06)
 
 
 def _draw_ranks(
@@ -110,7 +100,7 @@ def _draw_ranks(
     for spine in axes.spines.values():
         spine.set_visible(False)
     num_columns = len(task_ends)
-    text_size = min(10.5, 110.0 / max(num_columns, 1), 60.0 / max(len(ranks), 1) + 4)
+    text_size = min(10.5, 78.0 / num_columns, 80.0 / len(ranks))
     for i, (name, row) in enumerate(ranks.items()):
         width = widths.get(name, [float("nan")] * num_columns)
         for j, rank in enumerate(row):
@@ -134,7 +124,7 @@ def _draw_ranks(
     axes.set_xticks(
         np.arange(0, num_columns, step) + 0.5, [str(int(record["task"]) + 1) for record in task_ends[::step]]
     )
-    axes.set_yticks(np.arange(len(ranks)) + 0.5, [plain_text(name, 18) for name in ranks])
+    axes.set_yticks(np.arange(len(ranks)) + 0.5, short_names(list(ranks)))
 
 
 def _draw_cell(axes: Axes, j: int, i: int, rank: float, share: float, text_size: float, theme: Theme) -> None:
@@ -142,8 +132,8 @@ def _draw_cell(axes: Axes, j: int, i: int, rank: float, share: float, text_size:
     filled = np.isfinite(share)
     colour = theme.shading(min(float(share), 1.0)) if filled else theme.paper
     axes.add_patch(Rectangle((j + 0.03, i + 0.05), 0.94, 0.90, facecolor=colour, edgecolor=theme.grid, linewidth=0.6))
-    if not np.isfinite(rank):
+    if not np.isfinite(rank) or text_size < _SMALLEST_NUMBER:
         return
     ink = readable_on(theme.shading(min(float(share), 1.0))) if filled else theme.ink
-    label = f"{rank:.0f}\n{100 * share:.0f} %" if filled and text_size > 8 else f"{rank:.0f}"
+    label = f"{rank:.0f}\n{100 * share:.0f} %" if filled and text_size > 7.5 else f"{rank:.0f}"
     axes.text(j + 0.5, i + 0.5, label, ha="center", va="center", color=ink, fontsize=text_size, family=FONT)

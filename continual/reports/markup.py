@@ -168,6 +168,18 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
+def note(text: str) -> str:
+    """Make a paragraph in small print.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        HTML.
+    """
+    return f'<p class="note">{escape(text)}</p>'
+
+
 def section(title: str, content: str) -> str:
     """Put content under a heading.
 

@@ -6,7 +6,6 @@ are counts first, energy an estimate from them.
 """
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,19 @@ from .training_figure import training_curves
 PICOJOULES_PER_MAC = 4.6  # 32-bit floating point in 45 nm (Horowitz, 2014): multiplication 3.7 and addition 0.9
 PICOJOULES_PER_SYNAPTIC_OPERATION = 0.9  # the addition alone
 
+_LAYER_COLUMNS = (
+    "layer",
+    "firing rate",
+    "silent",
+    "saturated",
+    "synaptic operations",
+    "MACs",
+    "rank",
+    "width",
+    "share",
+    "captured energy",
+)
+_LAYER_CAPTION = "Operations per test sample; silent and saturated: share of neurons that never, or always, spike."
 _NOT_NUMBERS = ("undefined", "mode", "strategy", "format_version", "num_tasks")
 
 
@@ -123,14 +135,11 @@ def _sections(run: RunFolder, figures: str) -> Iterator[str]:
     yield markup.section("Tasks", _task_table(run))
     layers = _layer_rows(run)
     if layers:
-        head = ("layer", "firing rate", "synaptic operations", "MACs", "rank", "width", "share", "captured energy")
-        yield markup.section(
-            "Layers, after the last task", markup.table(head, layers, "Operations are per test sample.")
-        )
+        yield markup.section("Layers, after the last task", markup.table(_LAYER_COLUMNS, layers, _LAYER_CAPTION))
     yield markup.section("Cost", _cost(run))
     yield markup.section("Every number", markup.details("All metrics of this run", _all_metrics(metrics)))
     printed = [name.removesuffix("_task_aware").removesuffix("_task_agnostic") for name in metrics]
-    extra = ["rate"] * bool(layers) + ["rank", "captured_energy"] * any(row[4] != MISSING for row in layers)
+    extra = ["rate"] * bool(layers) + ["rank", "captured_energy"] * any(row[6] != MISSING for row in layers)
     yield markup.section("What the numbers mean", markup.glossary([*printed, *extra, "task_aware"]))
     yield markup.section("How to repeat it", _provenance(run))
 
@@ -201,6 +210,8 @@ def _layer_rows(run: RunFolder) -> list[tuple[str, ...]]:
             (
                 name,
                 percent(layer.get("rate"), 2),
+                percent(layer.get("silent")),
+                percent(layer.get("saturated")),
                 count(layer.get("synaptic_operations")),
                 count(layer.get("macs")),
                 MISSING if rank is None else str(rank),
@@ -243,7 +254,7 @@ def _cost(run: RunFolder) -> str:
     return (
         markup.table(head, rows, "Wall time on the machine of the run, and bytes kept between tasks.")
         + markup.table(("operations", "count"), operations, "Operations are counted.")
-        + f'<p class="note">{escape(note)}</p>'
+        + markup.note(note)
     )
 
 
@@ -271,22 +282,28 @@ def _all_metrics(metrics: Mapping[str, Any]) -> str:
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         shown = formatter(name)(value) if is_number or value is None else str(value)
-        rows.append((name, title_of(name), "" if value is None else str(value), shown, str(undefined.get(name, ""))))
-    head = ("name in metrics.json", "what", "value", "rounded", "undefined because")
-    return markup.table(head, rows, "Contents of metrics.json.", text_columns=2)
+        rows.append((name, title_of(name), str(undefined.get(name, "")), "" if value is None else str(value), shown))
+    head = ("name in metrics.json", "what", "undefined because", "value", "rounded")
+    return markup.table(head, rows, "Contents of metrics.json.", text_columns=3)
 
 
 def _provenance(run: RunFolder) -> str:
-    versions = run.start.get("versions")
-    known = ("event", "versions", "task_names")
+    known = ("event", "versions", "conditions", "task_names")
     facts = [(key, str(value)) for key, value in run.start.items() if key not in known]
-    parts = [
-        markup.details("Resolved configuration", markup.preformatted(run.config_text)),
-        markup.details("The run", markup.table(("field", "value"), facts, "As recorded at its start.", text_columns=2)),
+    machine = [
+        (str(name), str(value))
+        for group in ("versions", "conditions")
+        for name, value in (run.start.get(group) or {}).items()
     ]
-    if isinstance(versions, Mapping) and versions:
-        rows = [(str(name), str(version)) for name, version in versions.items()]
-        parts.append(markup.details("Versions", markup.table(("package", "version"), rows, "At the start.", 2)))
-    else:
-        parts.append(markup.details("Versions", markup.paragraph("The run recorded none.")))
-    return "".join(parts)
+    versions = markup.table(("what", "version or setting"), machine, "As recorded at the start.", text_columns=2)
+    return "".join(
+        (
+            markup.details("Resolved configuration", markup.preformatted(run.config_text)),
+            markup.details(
+                "The run", markup.table(("field", "value"), facts, "As recorded at its start.", text_columns=2)
+            ),
+            markup.details(
+                "Versions and machine", versions if machine else markup.paragraph("The run recorded neither.")
+            ),
+        )
+    )

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from .run_folder import Activity
-from .style import FONT, LABEL, Theme, dress, new_figure, plain_text
+from .style import FONT, LABEL, Theme, dress, new_figure, short_names
 
 MOST_NEURONS = 48
 _WIDTH = 11.2
@@ -34,8 +34,8 @@ def spike_raster(activity: Activity, theme: Theme, most_neurons: int = MOST_NEUR
     if activity.image is not None:
         _draw_image(figure.add_subplot(grid[:, 0]), activity.image, activity.label, theme)
     first: Axes | None = None
-    for position, ((name, spikes), colour) in enumerate(
-        zip(activity.spikes.items(), theme.ordered(num_layers), strict=True)
+    for position, (name, spikes, colour) in enumerate(
+        zip(short_names(list(activity.spikes), 28), activity.spikes.values(), theme.ordered(num_layers), strict=True)
     ):
         axes = figure.add_subplot(grid[position, -1], sharex=first)
         first = first or axes
@@ -86,11 +86,13 @@ def _draw_layer(
     shown = np.unique(np.linspace(0, num_neurons - 1, min(num_neurons, most_neurons)).round().astype(int))
     times, rows = np.nonzero(spikes[:, shown])
     extent = f"all {num_neurons} neurons" if len(shown) == num_neurons else f"{len(shown)} of {num_neurons} neurons"
-    title = f"{plain_text(name, 28)}   {extent}, firing rate {100 * float(spikes.mean()):.1f} %"
+    title = f"{name}   {extent}, firing rate {100 * float(spikes.mean()):.1f} %"
     dress(axes, theme, grid="none", y_label="neuron")
     axes.set_title(title, loc="left", color=theme.ink, fontsize=LABEL, fontweight="bold", family=FONT, pad=6)
-    width = float(np.clip(60.0 / num_steps, 0.9, 1.9))
-    axes.vlines(times + 1, rows + 0.1, rows + 0.9, color=colour, linewidth=width)
+    row_height = 72.0 * 1.75 / len(shown)  # points, of the 1.75 inches left for the rows of a layer
+    tick = float(np.clip(1.2 * row_height, 6.0, 9.0))  # a little taller than a row, for thin rows cannot be seen
+    width = float(np.clip(60.0 / num_steps, 0.9, 2.0))
+    axes.scatter(times + 1, rows + 0.5, s=tick**2, marker="|", color=[colour], linewidths=width)
     axes.set_xlim(0.4, num_steps + 0.6)
     axes.set_ylim(len(shown), 0)
     step = max(1, int(np.ceil(num_steps / 20)))

@@ -8,13 +8,15 @@ session is read or changed, and no display is needed.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
 DOTS_PER_INCH = 160
 TITLE, LABEL, SMALL = 12.5, 10.5, 9.0
@@ -83,9 +85,25 @@ DARK = Theme(
     grid="#2c3743",
     accent="#ff9a4d",
     shades=("#1d2732", "#1f4261", "#2c6f9f", "#5aa5d0", "#a5d3ec", "#e6f4fb"),
-    order_range=(0.28, 1.0),
+    order_range=(0.42, 1.0),
     categories=("#4fb0e8", "#ff8a3d", "#2fc79b", "#e39bc4", "#f2bd4b", "#9ad2f3", "#e9eef3"),
 )
+
+
+class EndLabel(NamedTuple):
+    """The name of a curve.
+
+    Attributes:
+        height: Where the curve ends, in units of the axis.
+        name: Safe to draw, see :func:`plain_text`.
+        colour: Of the curve.
+        bold: True for the one that matters most.
+    """
+
+    height: float
+    name: str
+    colour: ColorType
+    bold: bool = False
 
 
 def new_figure(width: float, height: float, theme: Theme) -> Figure:
@@ -107,7 +125,9 @@ def new_figure(width: float, height: float, theme: Theme) -> Figure:
     return figure
 
 
-def dress(axes: Axes, theme: Theme, title: str = "", x_label: str = "", y_label: str = "", grid: str = "y") -> None:
+def dress(
+    axes: Axes, theme: Theme, title: str = "", x_label: str = "", y_label: str = "", grid: str = "y", pad: float = 10.0
+) -> None:
     """Give axes the common look: two spines, quiet ticks, a bold title at the left.
 
     Args:
@@ -117,6 +137,7 @@ def dress(axes: Axes, theme: Theme, title: str = "", x_label: str = "", y_label:
         x_label: Below.
         y_label: At the left.
         grid: ``x``, ``y``, ``both`` or ``none``.
+        pad: Points between the axes and the title.
     """
     axes.set_facecolor(theme.paper)
     for side, spine in axes.spines.items():
@@ -129,7 +150,7 @@ def dress(axes: Axes, theme: Theme, title: str = "", x_label: str = "", y_label:
         axes.grid(visible=True, axis=grid, color=theme.grid, linewidth=0.8)  # type: ignore[arg-type]
     if title:
         axes.set_title(
-            plain_text(title), loc="left", color=theme.ink, fontsize=TITLE, fontweight="bold", family=FONT, pad=10
+            plain_text(title), loc="left", color=theme.ink, fontsize=TITLE, fontweight="bold", family=FONT, pad=pad
         )
     axes.set_xlabel(x_label, color=theme.ink, fontsize=LABEL, family=FONT)
     axes.set_ylabel(y_label, color=theme.ink, fontsize=LABEL, family=FONT)
@@ -143,11 +164,29 @@ def plain_text(text: str, longest: int = 60) -> str:
         longest: Characters to keep.
 
     Returns:
-        The text, shortened in the middle of nothing but its end, with dollar signs that stay dollar signs.
+        The text, shortened at its end, with dollar signs that stay dollar signs.
     """
     printable = "".join(character if character.isprintable() else " " for character in text).strip()
     shortened = printable if len(printable) <= longest else printable[: longest - 1].rstrip() + "…"
     return shortened.replace("$", r"\$")
+
+
+def short_names(names: Sequence[str], longest: int = 18) -> list[str]:
+    """Leave out the dotted parts that all names begin with, for what tells layers apart stands at the end.
+
+    Args:
+        names: Dotted names such as ``network.layers.fc1``.
+        longest: Characters to keep, of the end of a name.
+
+    Returns:
+        Names that are safe to draw, in the same order.
+    """
+    parts = [name.split(".") for name in names]
+    shared = 0
+    while all(len(one) > shared + 1 and one[shared] == parts[0][shared] for one in parts):
+        shared += 1
+    ends = [".".join(one[shared:]) for one in parts]
+    return [plain_text(end if len(end) <= longest else "…" + end[1 - longest :]) for end in ends]
 
 
 def readable_on(colour: tuple[float, float, float, float]) -> str:
@@ -191,6 +230,35 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     result = np.empty(len(order))
     result[order] = placed
     return result.tolist()
+
+
+def label_ends(axes: Axes, ends: Sequence[EndLabel], theme: Theme, gap: float = 0.05) -> None:
+    """Name curves at the right edge of the axes, in their colours, moved apart where names would touch.
+
+    Args:
+        axes: With their limits set.
+        ends: The names; those at a height that is not a number are left out.
+        theme: Colours; names lean to its ink, since bright lines are readable where thin letters are not.
+        gap: Least distance between two names, as a share of the height.
+    """
+    shown = [end for end in ends if np.isfinite(end.height)]
+    low, high = axes.get_ylim()
+    placed = spread([end.height for end in shown], gap * (high - low), low, high)
+    ink = np.array(to_rgb(theme.ink))
+    for end, height in zip(shown, placed, strict=True):
+        axes.annotate(
+            end.name,
+            (1.0, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL if end.bold else SMALL,
+            fontweight="bold" if end.bold else "normal",
+            color=tuple(0.72 * np.array(to_rgb(end.colour)) + 0.28 * ink),
+            family=FONT,
+            annotation_clip=False,
+        )
 
 
 def png_bytes(figure: Figure) -> bytes:

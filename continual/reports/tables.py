@@ -89,7 +89,7 @@ def _compact(text: str) -> str:
 
 
 def _matrix(group: Group) -> Table:
-    """Show the mean matrix: rows after each task, columns the tasks tested, darker is better, underlined just learnt."""
+    """Show the mean matrix: rows after each task, columns the tasks tested; underlined just learnt."""
     R: NDArray[np.float64] = np.mean(np.array(group.matrices), axis=0)
     shown = np.unique(np.linspace(0, len(R) - 1, min(len(R), _MOST_TASKS_IN_MATRIX)).round().astype(int))
     table = Table(box=None, padding=(0, 0), title=Text(group.name, style="bold"), title_justify="left", show_edge=False)

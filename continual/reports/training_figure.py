@@ -31,8 +31,8 @@ def training_curves(epochs: Sequence[Mapping[str, Any]], theme: Theme) -> Figure
         return None
     figure = new_figure(11.2, 4.2, theme)
     loss_axes, accuracy_axes = figure.subplots(1, 2)
-    dress(loss_axes, theme, "Training loss", "epoch, counted over all tasks", "loss")
-    dress(accuracy_axes, theme, "Training accuracy", "epoch, counted over all tasks", "accuracy (%)")
+    dress(loss_axes, theme, "Training loss", "epoch, counted over all tasks", "loss", pad=20)
+    dress(accuracy_axes, theme, "Training accuracy", "epoch, counted over all tasks", "accuracy (%)", pad=20)
     tasks = np.array([int(record["task"]) for record in epochs])
     for axes, key, scale in ((loss_axes, "loss", 1.0), (accuracy_axes, "accuracy", 100.0)):
         values = np.array([_number(record.get(key)) for record in epochs]) * scale
@@ -74,9 +74,6 @@ def _draw_curve(axes: Axes, tasks: np.ndarray, values: np.ndarray, theme: Theme)
             )
     axes.set_xlim(0.5, len(tasks) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
-    axes.title.set_position((0.0, 1.0))
-    title = axes.get_title(loc="left")
-    axes.set_title(title, loc="left", color=theme.ink, pad=20)
 
 
 def _number(value: Any) -> float:

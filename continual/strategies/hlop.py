@@ -1,12 +1,13 @@
 """HLOP: Hebbian-learning-based orthogonal projection (Xiao, Zhang, He, Wang, Lin, ICLR 2024).
 
-Every weight has lateral neurons that learn, at a task's end, the subspace of presynaptic rows that the task uses. Later updates have
-no component in it: ΔW H_oᵀ = 0, so old inputs keep their pre-activations. The forward pass is untouched.
+Every weight has lateral neurons that learn, at a task's end, the subspace of presynaptic rows that the task uses.
+Later updates have no component in it: ΔW H_oᵀ = 0, so old inputs keep their pre-activations. The forward pass is
+untouched.
 
-Differences from the released code: subspaces are learned in a pass at the task's end, in evaluation mode, instead of during training;
-the projection is exact (orthonormalised by QR) and, for an optimiser that is not linear in the gradient, applies to the update;
-the head's projection covers just the rows that tasks share. The optimiser decides the side, never both: gradients for SGD without
-weight decay, the applied update for all others.
+Differences from the released code: subspaces are learned in a pass at the task's end, in evaluation mode, instead of
+during training; the projection is exact (orthonormalised by QR) and, for an optimiser that is not linear in the
+gradient, applies to the update; the head's projection covers just the rows that tasks share. The optimiser decides
+the side, never both: gradients for SGD without weight decay, the applied update for all others.
 """
 
 import torch
@@ -104,7 +105,8 @@ class HLOP(Strategy):
         added = self._protection.end_task((data.inputs[chosen] for chosen in batches), num_batches=len(batches))
         widths = {site.name: site.width for site in self._protection.sites}
         self._summary = [
-            LayerRank(name, layer.rank, widths[name], layer.learned, layer.captured_energy) for name, layer in added.items()
+            LayerRank(name, layer.rank, widths[name], layer.learned, layer.captured_energy)
+            for name, layer in added.items()
         ]
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Joint training: one training on the union of all tasks from the initial weights; the upper reference.
 
-Every sample is seen as often as in the sequence (`same_epochs`). Tasks before the last are skipped, so only the last row of the
-accuracy matrix is measured and BWT is undefined.
+Every sample is seen as often as in the sequence (`same_epochs`). Tasks before the last are skipped, so only the last
+row of the accuracy matrix is measured and BWT is undefined.
 """
 
 from collections.abc import Sequence

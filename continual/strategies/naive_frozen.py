@@ -1,8 +1,9 @@
 """The control for projection methods: freeze what they freeze, protect nothing else.
 
-From task 2 on biases, norm statistics and affine parameters, embeddings, thresholds and shared rows of the head's bias stand still, as
-they do under HLOP. What HLOP gains beyond this control is what its projection does. It is HLOP with subspaces of no
-rows, so the two freeze the same things by construction; on a network that has none of these it equals naive.
+From task 2 on biases, norm statistics and affine parameters, embeddings, thresholds and shared rows of the head's
+bias stand still, as they do under HLOP. What HLOP gains beyond this control is what its projection does. It is HLOP
+with subspaces of no rows, so the two freeze the same things by construction; on a network that has none of these it
+equals naive.
 """
 
 from continual.strategies.hlop import HLOP

@@ -1,7 +1,7 @@
 """The same loop as one autograd function.
 
-Autograd's graph of the reference holds some ten nodes and as many tensors per tick. Here the whole loop is one node that
-keeps only the charged membrane h_t, and whose backward runs the recursion by hand:
+Autograd's graph of the reference holds some ten nodes and as many tensors per tick. Here the whole loop is one node
+that keeps only the charged membrane h_t, and whose backward runs the recursion by hand:
 
     ∂L/∂h_t = (∂L/∂s_t + [∂L/∂v_t ∂v/∂s]) σ'(h_t − θ) + ∂L/∂v_t ∂v/∂h,     ∂L/∂v_{t−1} = d ∂L/∂h_t,    ∂L/∂I_t = ∂L/∂h_t
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from neuro.kernels.dynamics import LeakyDynamics
 from neuro.types import Activity, Static
@@ -36,6 +37,7 @@ class _SimulateLeaky(torch.autograd.Function):
         return spikes, membrane
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad_spikes, grad_membrane = grad_outputs
         (charged,) = ctx.saved_tensors

@@ -8,8 +8,8 @@ Hebbian term y xᵀ and an anti-Hebbian term y (x⁻)ᵀ give, for the new rows 
 with C = E[x xᵀ], uncentred. The stable fixed point is an orthonormal basis of the leading eigenspace of what the frozen
 rows leave of C. The rate is made scale-free: η = c / λ̂, λ̂ the largest energy E[y²] that a row captures.
 
-Differences from the released code: η follows the energy of the input instead of being tied to the spike amplitude, and D
-is computed for new rows only (the old rows' D is zeroed there).
+Differences from the released code: η follows the energy of the input instead of being tied to the spike amplitude,
+and D is computed for new rows only (the old rows' D is zeroed there).
 """
 
 from typing import NamedTuple
@@ -58,7 +58,9 @@ def orthonormalise(rows: Tensor, frozen: Tensor) -> Tensor:
 def random_block(num_rows: int, frozen: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw new lateral rows [num_rows, n], orthonormal and orthogonal to the frozen ones [k, n]."""
     shape = (num_rows, frozen.shape[1])
-    drawn = torch.randn(shape, generator=generator, dtype=torch.float64)  # on the CPU, so that every device starts alike
+    drawn = torch.randn(
+        shape, generator=generator, dtype=torch.float64
+    )  # on the CPU, so that every device starts alike
     return orthonormalise(drawn.to(frozen.device), frozen).to(frozen.dtype)
 
 

@@ -4,8 +4,8 @@
 - `HebbianAccumulated`: the same rule iterated on an accumulated second moment C = E[x xᵀ], to the same fixed point.
 - `Eigen`: that fixed point exactly, by an eigendecomposition of what the frozen rows leave of C; no neural circuit.
 
-Each is a stateless description: `begin` gives a state, `observe` folds rows into it, `finish` gives the learned rows with
-the energy each captures, most first.
+Each is a stateless description: `begin` gives a state, `observe` folds rows into it, `finish` gives the learned rows
+with the energy each captures, most first.
 """
 
 import math
@@ -89,7 +89,7 @@ class Hebbian:
 
     name = "hebbian"
 
-    def __init__(self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 5) -> None:
+    def __init__(self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 1) -> None:
         if not rate > 0:
             raise ValueError(f"rate must be above 0, got {rate}.")
         if not 0 <= momentum < 1:
@@ -139,7 +139,7 @@ class _MomentState(NamedTuple):
     num_rows: int
     frozen: Tensor
     moment: Tensor
-    count: int
+    num_inputs: int
     generator: torch.Generator | None
 
 
@@ -155,7 +155,7 @@ class _FromMoment:
         """Add the second moment of a batch of rows, in place."""
         inputs = inputs.to(state.moment.dtype)
         state.moment.addmm_(inputs.mT, inputs)
-        return state._replace(count=state.count + inputs.shape[0])
+        return state._replace(num_inputs=state.num_inputs + inputs.shape[0])
 
 
 class HebbianAccumulated(_FromMoment):
@@ -177,7 +177,7 @@ class HebbianAccumulated(_FromMoment):
 
     def finish(self, state: _MomentState) -> Learned:
         """Iterate from random rows, then orthonormalise in double precision."""
-        moment = state.moment / max(1, state.count)
+        moment = state.moment / max(1, state.num_inputs)
         rows = random_block(state.num_rows, state.frozen, state.generator)
         for _ in range(self.iterations):
             rows = accumulated_step(moment, state.frozen, rows)
@@ -199,16 +199,14 @@ class Eigen(_FromMoment):
 
     def finish(self, state: _MomentState) -> Learned:
         """Decompose (I − P) C (I − P) in double precision."""
-        moment = (state.moment / max(1, state.count)).to(torch.float64)
+        moment = (state.moment / max(1, state.num_inputs)).to(torch.float64)
         frozen = state.frozen.to(torch.float64)
         left = deflate(deflate(moment, frozen).mT, frozen)
         energies, vectors = torch.linalg.eigh((left + left.mT) / 2)
         leading = vectors[:, energies.argsort(descending=True)[: state.num_rows]].mT
         rows = orthonormalise(leading, frozen)
         response = rows @ moment @ rows.mT
-        return _principal(
-            rows.to(state.frozen.dtype), response, _captured(moment, frozen), moment.diagonal().sum()
-        )
+        return _principal(rows.to(state.frozen.dtype), response, _captured(moment, frozen), moment.diagonal().sum())
 
     def multiply_accumulates(self, num_inputs: int, num_rows: int, num_frozen: int, width: int) -> int:
         """Count: C, two deflations and about 9 n³ for the symmetric eigenproblem."""

@@ -30,10 +30,11 @@ class Projector(NamedTuple):
     def __call__(self, rows: Tensor) -> Tensor:
         """Remove the protected part of rows [..., n].
 
-        The product runs in the directions' precision; the result has the rows' dtype.
+        The product runs in the finer precision of the two; the result has the rows' dtype.
         """
-        exact = rows.to(self.directions.dtype)
-        inside = exact @ self.directions.mT @ self.directions
+        precision = torch.promote_types(rows.dtype, self.directions.dtype)
+        exact, directions = rows.to(precision), self.directions.to(precision)
+        inside = exact @ directions.mT @ directions
         return (inside if self.free else exact - inside).to(rows.dtype)
 
     def multiply_accumulates(self, num_rows: int) -> int:

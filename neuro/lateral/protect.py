@@ -4,12 +4,14 @@
     loss.backward(); optimizer.step(); protection.after_step()      # every step
     protection.end_task(inputs_of_this_task)          # at each task's end
 
-HLOP (Xiao et al. 2024) in those lines: at a task's end a lateral subspace per weight learns the presynaptic rows of the task,
-and from then on no update may have a component in it, so old inputs keep their pre-activations. Everything that cannot be
-protected so (biases, norm statistics and affine parameters, embeddings, thresholds) is frozen from task 2.
+HLOP (Xiao et al. 2024) in those lines: at a task's end a lateral subspace per weight learns the presynaptic rows of
+the task, and from then on no update may have a component in it, so old inputs keep their pre-activations. Everything
+that cannot be protected so (biases, norm statistics and affine parameters, embeddings, thresholds) is frozen from
+task 2.
 
-`after_step` projects the update that was applied, right for any optimiser. `after_backward` projects the gradient instead,
-cheaper, and right only for an optimiser that is linear in it: SGD without weight decay, new for each task. Use one of them.
+`after_step` projects the update that was applied, right for any optimiser. `after_backward` projects the gradient
+instead, cheaper, and right only for an optimiser that is linear in it: SGD without weight decay, new for each task.
+Use one of them.
 """
 
 from collections.abc import Iterable
@@ -56,8 +58,10 @@ class Operations(NamedTuple):
 
 
 def linear_in_gradient(optimizer: torch.optim.Optimizer) -> bool:
-    """Tell whether an optimiser's update is linear in the gradient: SGD, with or without momentum, without weight decay."""
-    return isinstance(optimizer, torch.optim.SGD) and all(group["weight_decay"] == 0 for group in optimizer.param_groups)
+    """Tell whether an optimiser's update is linear in the gradient: SGD without weight decay."""
+    return isinstance(optimizer, torch.optim.SGD) and all(
+        group["weight_decay"] == 0 for group in optimizer.param_groups
+    )
 
 
 def last_linear(model: nn.Module) -> str:
@@ -80,14 +84,15 @@ class Protection:
         learning: how subspaces are learned; by default `HebbianAccumulated`.
         sizes: how large they become; by default 95 % of each layer's energy.
         head: name of the last layer; by default the last `nn.Linear`.
-        shared_head: whether tasks share rows of the head. If not, the head is left to its tasks: rows that are not active
-            stand still, and none is projected.
+        shared_head: whether tasks share rows of the head. If not, the head is left to its tasks: rows that are not
+            active stand still, and none is projected.
         trace_side: let our own synapses project presynaptic rows inside their backward where that is cheaper. Only
             with `after_backward`.
         seed: of the subspaces' random start.
 
     Raises:
-        ValueError: if the network has a weight that cannot be protected, the head does not exist or a size does not fit.
+        ValueError: if the network has a weight that cannot be protected, the head does not exist or a size does not
+            fit.
     """
 
     def __init__(
@@ -105,7 +110,9 @@ class Protection:
         self.head_name = head if head is not None else last_linear(model)
         sites = weight_sites(model)
         if self.head_name not in {site.name for site in sites}:
-            raise ValueError(f"There is no linear layer {self.head_name!r}; choose from {', '.join(s.name for s in sites)}.")
+            raise ValueError(
+                f"There is no linear layer {self.head_name!r}; choose from {', '.join(s.name for s in sites)}."
+            )
         self.head = next(site for site in sites if site.name == self.head_name)
         self.sites = [site for site in sites if shared_head or site.name != self.head_name]
         self.subspaces = {site.name: LateralSubspace(site.width, learning, site.weight.device) for site in self.sites}
@@ -160,7 +167,9 @@ class Protection:
         """
         self._use("after_step")
         if self.trace_side:
-            raise RuntimeError("trace_side projects gradients already; use after_backward, or build with trace_side=False.")
+            raise RuntimeError(
+                "trace_side projects gradients already; use after_backward, or build with trace_side=False."
+            )
         if self.num_tasks == 0:
             return
         for site in self.sites:
@@ -249,7 +258,9 @@ class Protection:
 
     def _use(self, call: str) -> None:
         if self._used not in (None, call):
-            raise RuntimeError(f"Both {self._used} and {call} were called; a projection is applied once: use one of them.")
+            raise RuntimeError(
+                f"Both {self._used} and {call} were called; a projection is applied once: use one of them."
+            )
         self._used = call
 
     def _grow(self, num_batches: int) -> dict[str, Place]:

@@ -85,13 +85,15 @@ class ListedSizes:
                 f"({', '.join(names)}); give each list {len(widths)} numbers."
             )
         if num_tasks is not None and num_tasks > len(self.per_task):
-            raise ValueError(f"There are {num_tasks} tasks but sizes for {len(self.per_task)}; add a list for each task.")
+            raise ValueError(
+                f"There are {num_tasks} tasks but sizes for {len(self.per_task)}; add a list for each task."
+            )
         for task, sizes in enumerate(self.per_task):
             for name, width, size in zip(names, widths, sizes, strict=True):
                 if size > width:
                     raise ValueError(
-                        f"Task {task + 1} asks for a subspace of {size} rows in layer {name!r}, whose presynaptic width is "
-                        f"{width}; ask for at most {width}."
+                        f"Task {task + 1} asks for a subspace of {size} rows in layer {name!r}, whose presynaptic "
+                        f"width is {width}; ask for at most {width}."
                     )
 
 

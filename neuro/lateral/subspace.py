@@ -1,7 +1,8 @@
 """The protected subspace of one layer: frozen orthonormal rows, and a block that learns beside them.
 
-Life of a block: `grow` starts it, `learn` shows it presynaptic rows, `consolidate` makes it orthonormal by QR, keeps the
-rows that carry energy, and freezes them with the old ones. `projector` then keeps weight updates out of their span.
+Life of a block: `grow` starts it, `learn` shows it presynaptic rows, `consolidate` makes it orthonormal by QR, keeps
+the rows that carry energy, and freezes them with the old ones. `projector` then keeps weight updates out of their
+span.
 """
 
 from collections.abc import Callable
@@ -153,7 +154,9 @@ class LateralSubspace(nn.Module):
         """Remove the protected part of rows [..., n]; unchanged while nothing is frozen."""
         return rows if self.projector is None else self.projector(rows)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]  # the rest is passed on as it came
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    ) -> None:
         """Take a basis of any rank, so that a grown subspace loads into a fresh module."""
         saved = state_dict.get(prefix + "basis")
         if isinstance(saved, Tensor) and saved.ndim == 2 and saved.shape[1] == self.width:

@@ -1,8 +1,8 @@
 """Taps: what stands before each weight.
 
-A weight's gradient is a sum of outer products δ xᵀ over presynaptic rows x, so whoever protects it needs those rows. A tap
-listens at a layer's input and hands on its rows [R, n] while the network runs; T·B rows after spikes, B rows for a static
-input. It never keeps them.
+A weight's gradient is a sum of outer products δ xᵀ over presynaptic rows x, so whoever protects it needs those rows.
+A tap listens at a layer's input and hands on its rows [R, n] while the network runs; T·B rows after spikes, B rows
+for a static input. It never keeps them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ class WeightSite(NamedTuple):
 def linear_sites(model: nn.Module) -> list[WeightSite]:
     """List the linear layers of a network, in the order of its modules."""
     found = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
-    return [WeightSite(name, module, module.weight) for name, module in found]
+    return [WeightSite(name, module, module.get_parameter("weight")) for name, module in found]
 
 
 def weight_sites(model: nn.Module) -> list[WeightSite]:

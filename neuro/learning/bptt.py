@@ -1,8 +1,8 @@
 """Backpropagation through time with surrogate gradients (Neftci, Mostafa, Zenke 2019).
 
-The network runs all T ticks, the objective scores the logits, and one backward pass goes through time. On a network without
-neurons this is plain backpropagation. What is presynaptic is what stands at each synapse's input: every spike row of
-every tick, T·B rows, or the B rows of a static input.
+The network runs all T ticks, the objective scores the logits, and one backward pass goes through time. On a network
+without neurons this is plain backpropagation. What is presynaptic is what stands at each synapse's input: every spike
+row of every tick, T·B rows, or the B rows of a static input.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +62,9 @@ class BPTT:
         for name, module in model.named_modules():
             if isinstance(module, Neuron) and not isinstance(module, self.accepts):
                 accepted = ", ".join(neuron.__name__ for neuron in self.accepts)
-                raise ValueError(f"{self.name} cannot train layer {name!r} ({type(module).__name__}); it accepts {accepted}.")
+                raise ValueError(
+                    f"{self.name} cannot train layer {name!r} ({type(module).__name__}); it accepts {accepted}."
+                )
 
     def updates(
         self, model: Callable[[Tensor], Tensor], batch: Any, objective: Objective, terms: Terms

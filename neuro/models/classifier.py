@@ -1,7 +1,7 @@
 """The boundary of a spiking model: x in [0, 1] → logits.
 
-Normalisation, encoding, T and decoding live inside, so that whatever stands outside (a runner, an attack, a certificate)
-sees a plain function.
+Normalisation, encoding, T and decoding live inside, so that whatever stands outside (a runner, an attack, a
+certificate) sees a plain function.
 """
 
 import torch

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -47,7 +48,7 @@ def spiking_mlp(
         raise ValueError(f"Every layer needs at least 1 neuron, got {widths} and {num_classes} classes.")
     template = neuron if neuron is not None else LIF()
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
-    for number, (narrow, wide) in enumerate(zip(widths, widths[1:], strict=False), start=1):
+    for number, (narrow, wide) in enumerate(pairwise(widths), start=1):
         layers[f"fc{number}"] = Linear(narrow, wide)
         layers[f"neuron{number}"] = copy.deepcopy(template)
     layers["head"] = Linear(widths[-1], num_classes)

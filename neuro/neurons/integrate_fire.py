@@ -28,9 +28,7 @@ class IF(LeakyNeuron):
         ValueError: if the threshold is not above 0.
     """
 
-    def __init__(
-        self, threshold: float = 1.0, surrogate: Surrogate | None = None, reset: Reset | None = None
-    ) -> None:
+    def __init__(self, threshold: float = 1.0, surrogate: Surrogate | None = None, reset: Reset | None = None) -> None:
         super().__init__()
         require_threshold(threshold)
         self.threshold = float(threshold)

@@ -67,13 +67,17 @@ class Neuron(nn.Module, ABC):
             ValueError: naming the layer's class, both shapes, dtypes and devices.
         """
         tick = first_tick(current)
+        fresh = self.initial_state(tick)
         if state is None:
-            return self.initial_state(tick)
-        for held in state:
-            if (held.shape, held.dtype, held.device) != (tick.shape, tick.dtype, tick.device):
+            return fresh
+        if len(state) != len(fresh):
+            raise ValueError(
+                f"{type(self).__name__}: a state has {len(fresh)} parts, got {len(state)}; start from None."
+            )
+        for held, wanted in zip(state, fresh, strict=True):
+            if (held.shape, held.dtype, held.device) != (wanted.shape, wanted.dtype, wanted.device):
                 raise ValueError(
-                    f"{type(self).__name__}: the state is {list(held.shape)} {held.dtype} on {held.device}, the input of a "
-                    f"tick is {list(tick.shape)} {tick.dtype} on {tick.device}; start from state=None or move the state."
+                    f"{type(self).__name__}: the state is {list(held.shape)} {held.dtype} on {held.device}, the input "
+                    f"needs {list(wanted.shape)} {wanted.dtype} on {wanted.device}; start from state=None or move it."
                 )
         return state
-

@@ -40,29 +40,46 @@ def _records(num_tasks, strategy, seed, names, R, mode, spiking, protected):
         for epoch in range(4):
             loss = 0.35 + 1.9 * np.exp(-1.1 * epoch) + 0.05 * random.random()
             yield {
-                "event": "epoch", "task": task, "epoch": epoch, "loss": loss, "accuracy": 0.96 - 0.5 * np.exp(-1.2 * epoch),
-                "learning_rate": 0.1, "seconds": 1.1,
+                "event": "epoch", "task": task, "epoch": epoch, "loss": loss,
+                "accuracy": 0.96 - 0.5 * np.exp(-1.2 * epoch), "learning_rate": 0.1, "seconds": 1.1,
             }  # fmt: skip
+        row = [None if np.isnan(value) else value for value in R[task]]
         rates = [0.081 + 0.004 * task, 0.052 + 0.003 * task, None]
         layers = [
-            {"name": name, "rate": rate if spiking else None, "synaptic_operations": 21000.0 * (k + 1), "macs": 0.0 if k else 627200}
+            {
+                "name": name, "rate": rate if spiking else None,
+                "synaptic_operations": 21000.0 * (k + 1), "macs": 0.0 if k else 627200,
+            }
             for k, (name, rate) in enumerate(zip(LAYERS, rates, strict=True))
         ]  # fmt: skip
         subspaces = [
-            {"name": name, "rank": 80 + 70 * task, "width": width, "learned": 80, "captured_energy": 0.97 - 0.004 * k}
+            {
+                "name": name,
+                "rank": min(width, 80 + 70 * task),
+                "width": width,
+                "learned": 80,
+                "captured_energy": 0.97 - 0.004 * k,
+            }
             for k, (name, width) in enumerate(zip(LAYERS, WIDTHS, strict=True))
         ]
         yield {
-            "event": "task_end", "task": task,
-            "task_aware": [None if np.isnan(v) else v for v in R[task]], "task_agnostic": [None if np.isnan(v) else v for v in R[task]],
-            "seconds_train": 4.4 + task, "seconds_consolidate": 1.2, "seconds_evaluate": 0.8, "stored_bytes": 600_000 * (task + 1),
+            "event": "task_end", "task": task, "task_aware": row, "task_agnostic": row, "seconds_train": 4.4 + task,
+            "seconds_consolidate": 1.2, "seconds_evaluate": 0.8, "stored_bytes": 600_000 * (task + 1),
             "layers": layers, "subspaces": subspaces if protected else [],
         }  # fmt: skip
     yield {"event": "run_end", "seconds": 38.2}
 
 
 def write_fake_run(
-    folder: Path, strategy="hlop", seed=0, num_tasks=5, mode="domain", names=None, spiking=True, finished=True, changes=None
+    folder: Path,
+    strategy="hlop",
+    seed=0,
+    num_tasks=5,
+    mode="domain",
+    names=None,
+    spiking=True,
+    finished=True,
+    changes=None,
 ) -> Path:
     """Write a folder that looks like a finished run; ``changes`` are dotted configuration keys to set."""
     folder.mkdir(parents=True)
@@ -72,7 +89,8 @@ def write_fake_run(
     matrices.save(folder / "accuracy_matrix.npz")
     protected = strategy == "hlop"
     summary = {
-        "format_version": 1, "strategy": strategy, **summarise(matrices, mode), "synaptic_operations": 126_431.5, "macs": 627_200.0,
+        "format_version": 1, "strategy": strategy, **summarise(matrices, mode),
+        "synaptic_operations": 126_431.5, "macs": 627_200.0,
         "learning_operations": 4.1e9 if protected else 0, "stored_bytes": 3_000_000 if protected else 0,
         "seconds_train": 30.0 + seed, "seconds_consolidate": 6.0, "seconds_evaluate": 4.0, "seconds": 41.3 + seed,
     }  # fmt: skip
@@ -102,7 +120,10 @@ def _write_activity(folder, seed):
     y, x = np.mgrid[0:28, 0:28]
     ring = np.exp(-(((np.hypot((x - 13.5) / 0.8, y - 13.5) - 8.5) / 1.8) ** 2))
     drive = random.gamma(0.6, 0.13, size=(1, 800)), random.gamma(0.6, 0.08, size=(1, 500))
-    spikes = {f"spikes/{name}": (random.random((20, rate.shape[1])) < rate).astype(np.uint8) for name, rate in zip(LAYERS, drive, strict=False)}
+    spikes = {
+        f"spikes/{name}": (random.random((20, rate.shape[1])) < rate).astype(np.uint8)
+        for name, rate in zip(LAYERS, drive, strict=False)
+    }
     np.savez(folder / "activity.npz", image=ring, label=0, **spikes)
 
 
@@ -114,3 +135,33 @@ def fake_run(tmp_path):
         return write_fake_run(tmp_path / name, **arguments)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def reported_run(tmp_path_factory):
+    """Write one made-up run with hostile names and its report, once for all tests that only read it."""
+    from continual.reports import write_report
+
+    names = [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(2)>',
+        "costs $5 & $\\frac{",
+        "plain",
+        "[red]brackets[/red]",
+    ]
+    folder = write_fake_run(
+        tmp_path_factory.mktemp("reported") / "run", names=names, changes={"note": "</pre><script>x"}
+    )
+    write_report(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def seeded_runs(tmp_path_factory):
+    """Write made-up runs of four strategies with three seeds each, once for all tests that only read them."""
+    root = tmp_path_factory.mktemp("seeded")
+    return {
+        (strategy, seed): write_fake_run(root / f"{strategy}-{seed}", strategy=strategy, seed=seed, num_tasks=4)
+        for strategy in ("naive", "ewc", "hlop", "joint")
+        for seed in (0, 1, 2)
+    }

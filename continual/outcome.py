@@ -1,0 +1,113 @@
+"""What a run leaves: its first record, matrices, metrics, an example of activity, the report."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from continual.batches import as_tensors
+from continual.checkpoint import FORMAT_VERSION, write_atomically
+from continual.config import RunConfig
+from continual.evaluation import part_of
+from continual.metrics import AccuracyMatrices, summarise
+from continual.records import Records
+from continual.runner import Parts, steps_per_task
+from continual.seeding import seeded
+from continual.state import RunState, conditions
+from neuro.probes import neuron_layers, record
+
+
+class Result(NamedTuple):
+    """A finished run.
+
+    Attributes:
+        folder: where everything is.
+        matrices: accuracy after each task on each task.
+        metrics: what `metrics.json` holds.
+        model: the network after the last task; None if the run was finished before and only read.
+    """
+
+    folder: Path
+    matrices: AccuracyMatrices
+    metrics: dict[str, Any]
+    model: nn.Module | None
+
+
+def describe_run(parts: Parts, config: RunConfig) -> dict[str, Any]:
+    """Give the first line of the records."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "strategy": parts.strategy.name,
+        "experiment": config.name,
+        "seed": config.seed,
+        "mode": parts.sequence.mode,
+        "scenario": parts.sequence.name,
+        "data_checksum": parts.sequence.checksum,
+        "num_tasks": len(parts.sequence.tasks),
+        "task_names": [task.name for task in parts.sequence.tasks],
+        "parameters": sum(parameter.numel() for parameter in parts.model.parameters()),
+        "steps_per_task": steps_per_task(parts),
+        "conditions": conditions(parts.model),
+    }
+
+
+def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Result:
+    """Write matrices, metrics and an example of activity; then the report."""
+    from continual.reports import write_report  # matplotlib is slow to import; a run needs it at its end only
+
+    matrices = state.matrices(parts.sequence, parts.part)
+    matrices.save(folder / "accuracy_matrix.npz")
+    save_activity(parts, folder / "activity.npz")
+    seconds = {f"seconds_{phase}": value for phase, value in state.seconds.items()}
+    records.write("run_end", seconds=sum(state.seconds.values()))
+    ended = [json.loads(line) for line in records.path.read_text().splitlines() if '"event": "task_end"' in line]
+    layers = ended[-1]["layers"]
+    metrics = {
+        "format_version": FORMAT_VERSION,
+        "strategy": parts.strategy.name,
+        "mode": parts.sequence.mode,
+        "evaluated_on": parts.part,
+        "num_tasks": len(parts.sequence.tasks),
+        **summarise(matrices, parts.sequence.mode),
+        "synaptic_operations": sum(layer["synaptic_operations"] for layer in layers),
+        "macs": sum(layer["macs"] for layer in layers),
+        "learning_operations": parts.strategy.operations,
+        "stored_bytes": parts.strategy.stored_bytes,
+        **seconds,
+        "seconds": sum(state.seconds.values()),
+    }
+    write_atomically(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
+    write_report(folder)
+    return Result(folder, matrices, metrics, parts.model)
+
+
+def read_result(folder: Path) -> Result:
+    """Read a finished run."""
+    metrics = json.loads((folder / "metrics.json").read_text())
+    return Result(folder, AccuracyMatrices.load(folder / "accuracy_matrix.npz"), metrics, None)
+
+
+def save_activity(parts: Parts, path: Path) -> None:
+    """Keep the spikes of one held-out sample of the first task, for the raster."""
+    spiking = [name for name, neuron in neuron_layers(parts.model).items() if neuron.is_spiking]
+    if not spiking:
+        return
+    split = part_of(parts.sequence.tasks[0], parts.part)
+    reference = next(parts.model.parameters())
+    inputs, targets = as_tensors(split.select(np.array([0])), reference.device, reference.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+    parts.model.eval()
+    with torch.no_grad(), seeded(parts.seed, "raster"), record(parts.model, spiking) as probe:
+        parts.model(inputs)
+    arrays = {
+        f"spikes/{name}": spikes[:, 0].flatten(1).to(torch.uint8).cpu().numpy() for name, spikes in probe.spikes.items()
+    }
+    arrays["image"] = as_picture(inputs[0].float().cpu().numpy())
+    np.savez(path, allow_pickle=False, label=int(targets[0]), **arrays)
+
+
+def as_picture(sample: np.ndarray) -> np.ndarray:
+    """Give a sample as [H, W]: an image's channels averaged, anything flat as one row."""
+    return sample.reshape(-1, *sample.shape[-2:]).mean(0) if sample.ndim >= 2 else sample.reshape(1, -1)
