@@ -1,5 +1,8 @@
 """From a configuration to the parts of a run: data, tasks, model, strategy, rule, objective."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -35,21 +38,36 @@ def make_parts(config: RunConfig) -> Parts:
         strategy.attach(Setting(model, head, sequence, config.seed))
     except ValueError as problem:
         raise UserError(str(problem)) from problem
-    schedule = config.schedule
+    make_optimizer, make_schedule = optimizer_makers(config)
+    trial = make_optimizer(list(model.parameters()))
+    if make_schedule is not None:
+        make_schedule(trial)
     return Parts(
         model,
         sequence,
         strategy,
         rule,
         build(config.objective, "objective", allow),
-        lambda parameters: build(config.optimizer, "optimizer", allow, params=parameters),
-        None if schedule is None else lambda optimizer: build(schedule, "schedule", allow, optimizer=optimizer),
+        make_optimizer,
+        make_schedule,
         config.epochs,
         config.batch_size,
         config.seed,
         config.evaluate_on,
         config.evaluate_future,
     )
+
+
+def optimizer_makers(config: RunConfig) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    """Give what makes an optimiser from parameters, and a schedule from an optimiser, anew for each task."""
+
+    def make_optimizer(parameters: list[nn.Parameter]) -> Any:
+        return build(config.optimizer, "optimizer", config.allow, params=parameters)
+
+    def make_schedule(optimizer: torch.optim.Optimizer) -> Any:
+        return build(config.schedule, "schedule", config.allow, optimizer=optimizer)
+
+    return make_optimizer, make_schedule if config.schedule is not None else None
 
 
 def make_sequence(config: RunConfig) -> TaskSequence:

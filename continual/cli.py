@@ -107,8 +107,12 @@ def _train(overrides: list[str], config_dir: str | None) -> int:
     from rich.console import Console
 
     from continual.api import run_config
+    from continual.assembly import make_parts
+    from continual.config import RunConfig
     from continual.progress import Bars
 
+    for description in described.values():
+        make_parts(RunConfig.from_dict(description))  # a mistake in the last strategy shows before the first is trained
     with Bars() as bars:
         results = [run_config(description, progress=bars) for description in described.values()]
     _print_results(Console(), [result.folder for result in results])
@@ -181,9 +185,9 @@ def _data(words: list[str]) -> int:
     from continual.data.inventory import inventory
 
     for entry in inventory():
-        print(f"{entry.name:<18} {entry.status:<9} {entry.where or ''}")
-        if entry.how_to_get:
-            print(f"{'':<18} {'':<9} {entry.how_to_get}")
+        print(f"{entry.name:<16} {entry.status:<8} {entry.where or ''}")
+        if entry.status != "ready":
+            print(f"{'':<16} {'':<8} to get it: {entry.how_to_get}")
     return 0
 
 

@@ -6,10 +6,11 @@ comes out are dicts, lists and scalars. Its own errors are turned into one sente
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from continual.config import did_you_mean
+from continual.config import RunConfig, did_you_mean
 from continual.errors import UserError
 
 GROUPS = (
@@ -104,13 +105,21 @@ def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) ->
         group, choice = missing.groups()
         known = choices(group, config_dir) if group in GROUPS else []
         return f"There is no {group} {choice!r}{did_you_mean(choice, known)}."
-    unknown = re.search(r"Key '([^']+)' is not in struct(?:.*?full_key: ([\w.\[\]]+))?", message, re.DOTALL)
+    unknown = re.search(r"Could not override '([^']+)'", message)
     if unknown:
-        key = unknown.group(2) or unknown.group(1)
-        return f"There is no key {key!r}; `python -m continual --cfg` prints every key there is."
-    group = re.search(r"Could not override '([^']+)'", message)
-    if group:
-        name = group.group(1)
-        return f"There is no key or group {name!r}{did_you_mean(name, GROUPS)}."
+        parent, _, key = unknown.group(1).rpartition(".")
+        where = f"{parent} has" if parent else "There is"
+        return f"{where} no key {key!r}{did_you_mean(key, _keys_below(parent, overrides, config_dir))}."
     given = f" (given: {' '.join(overrides)})" if overrides else ""
     return f"The configuration cannot be composed: {' '.join(message.split())}{given}"
+
+
+def _keys_below(parent: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
+    """Give the keys that an override could have named; below a group they depend on its choice."""
+    if not parent:
+        return [entry.name for entry in fields(RunConfig)] + ["strategies", "sizes", "experiment", "debug"]
+    chosen = [override for override in overrides if override.partition("=")[0] in GROUPS]
+    node: Any = _compose(chosen, config_dir)
+    for part in parent.split("."):
+        node = node.get(part, {}) if isinstance(node, dict) else {}
+    return [key for key in node if key != "_target_"] if isinstance(node, dict) else []

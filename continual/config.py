@@ -196,10 +196,7 @@ def _fitted(value: Any, hint: Any, path: str) -> Any:
             raise UserError(f"{path} must be one of {', '.join(map(repr, options))}, got {value!r}.")
         return value
     if origin in (Union, UnionType):
-        plain = [option for option in options if option in _PLAIN]
-        if value is None or not plain or len(plain) + (type(None) in options) < len(options):
-            return value
-        return _fitted(value, plain[0], path)
+        return _fitted_to_one_of(value, options, path)
     if (
         origin is not None
         and isinstance(origin, type)
@@ -216,6 +213,15 @@ def _fitted(value: Any, hint: Any, path: str) -> Any:
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise UserError(f"{path} must be {_PLAIN[hint]}, got {value!r}.")
     return value
+
+
+def _fitted_to_one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
+    """Check against a union: a text has to fit one of its plain members, anything else may be meant for another."""
+    plain = [option for option in options if option in _PLAIN]
+    others = [option for option in options if option not in _PLAIN and option is not type(None)]
+    if value is None or not plain or (others and not isinstance(value, str)):
+        return value
+    return value if isinstance(value, str) and str in plain else _fitted(value, plain[0], path)
 
 
 _PLAIN = {float: "a number", int: "a whole number", bool: "true or false", str: "a text"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -176,7 +177,7 @@ class _Spike(torch.autograd.Function):
         return grad_outputs[0] * ctx.surrogate(distance), None
 
 
-def spike(distance: Tensor, surrogate: Surrogate) -> Tensor:
+def spike(distance: Float[Tensor, "*shape"], surrogate: Surrogate) -> Float[Tensor, "*shape"]:
     """Fire where membrane − threshold is at or above zero, with a surrogate gradient.
 
     Args:

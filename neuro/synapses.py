@@ -22,8 +22,10 @@ class _ProtectedLinear(torch.autograd.Function):
         return F.linear(inputs, weight)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    @once_differentiable  # the recursion is written by hand: a second derivative through it would be wrong
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides the parameter's name
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None]:
         inputs, weight = ctx.saved_tensors
         grad_input = grad_outputs[0] @ weight if ctx.needs_input_grad[0] else None
         grad_weight = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from continual.metrics import mean_and_interval, mean_over_seen
 
 from .accuracy_figures import draw_heatmap
-from .style import EndLabel, Theme, dress, label_ends, new_figure, plain_text
+from .style import EndLabel, Theme, dress, label_ends, new_figure, plain_text, set_percent_limits
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _COLUMNS = 3
@@ -44,8 +44,7 @@ def mean_accuracy_overlay(matrices: Mapping[str, Sequence[NDArray[np.float64]]],
         ends.append(EndLabel(height, plain_text(name, 34), colour, bold=True))
     axes.set_xlim(0.7 if num_tasks > 1 else 0.5, num_tasks + 0.3)
     axes.set_xticks(list(range(1, num_tasks + 1, max(1, int(np.ceil(num_tasks / 15))))))
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(-2.0, low), min(101.5, high + 0.02 * (high - low)))
+    set_percent_limits(axes)
     label_ends(axes, ends, theme, gap=0.055)
     return figure
 

@@ -176,17 +176,18 @@ def short_names(names: Sequence[str], longest: int = 18) -> list[str]:
 
     Args:
         names: Dotted names such as ``network.layers.fc1``.
-        longest: Characters to keep, of the end of a name.
+        longest: Characters to keep, of a third from the start and two thirds from the end of a name.
 
     Returns:
         Names that are safe to draw, in the same order.
     """
     parts = [name.split(".") for name in names]
     shared = 0
-    while all(len(one) > shared + 1 and one[shared] == parts[0][shared] for one in parts):
+    while parts and all(len(one) > shared + 1 and one[shared] == parts[0][shared] for one in parts):
         shared += 1
     ends = [".".join(one[shared:]) for one in parts]
-    return [plain_text(end if len(end) <= longest else "…" + end[1 - longest :]) for end in ends]
+    start = longest // 3
+    return [plain_text(end if len(end) <= longest else f"{end[:start]}…{end[start + 1 - longest :]}") for end in ends]
 
 
 def readable_on(colour: tuple[float, float, float, float]) -> str:
@@ -230,6 +231,19 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     result = np.empty(len(order))
     result[order] = placed
     return result.tolist()
+
+
+def set_percent_limits(axes: Axes, least_span: float = 10.0) -> None:
+    """Fit the vertical axis to what is drawn, within 0 to 100 and never so narrow that noise looks like a trend.
+
+    Args:
+        axes: With everything drawn, in percent.
+        least_span: Smallest distance between the limits, in points.
+    """
+    low, high = axes.get_ylim()
+    missing = max(0.0, least_span - (high - low)) / 2
+    margin = 0.02 * (high - low)
+    axes.set_ylim(max(-2.0, low - missing), min(101.5, high + missing + margin))
 
 
 def label_ends(axes: Axes, ends: Sequence[EndLabel], theme: Theme, gap: float = 0.05) -> None:

@@ -3,6 +3,7 @@
 Names from files are put in as plain text, so that brackets in them are not read as colours.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ _QUALITY = (
 )
 _COST = (("synaptic_operations", "synaptic\noperations"), ("seconds", "time"))
 _MOST_TASKS_IN_MATRIX = 12
+_LONGEST_NAME = 16
 
 
 def run_table(run_folder: Path) -> RenderableType:
@@ -79,8 +81,19 @@ def _summary(groups: Sequence[Group]) -> Table:
         quality = [_compact(with_interval(metric, group.interval(metric))) for metric, _ in _QUALITY]
         cost = [formatter(metric)(group.interval(metric).mean) for metric, _ in _COST]
         number = [str(len(group.runs))] if several else []
-        table.add_row(Text(group.name), *map(Text, (*number, *quality, *cost)))
+        table.add_row(Text(_folded(group.name)), *map(Text, (*number, *quality, *cost)))
     return table
+
+
+def _folded(name: str) -> str:
+    """Break a long name after an underscore or a space, where a reader would."""
+    pieces = re.findall(r"[^_ ]*[_ ]?", name)
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > _LONGEST_NAME:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _compact(text: str) -> str:
@@ -88,17 +101,17 @@ def _compact(text: str) -> str:
     return text.replace("\u00a0%", "").replace(" ± ", "±")
 
 
-def _matrix(group: Group) -> Table:
+def _matrix(group: Group) -> RenderableType:
     """Show the mean matrix: rows after each task, columns the tasks tested; underlined just learnt."""
     R: NDArray[np.float64] = np.mean(np.array(group.matrices), axis=0)
     shown = np.unique(np.linspace(0, len(R) - 1, min(len(R), _MOST_TASKS_IN_MATRIX)).round().astype(int))
-    table = Table(box=None, padding=(0, 0), title=Text(group.name, style="bold"), title_justify="left", show_edge=False)
+    table = Table(box=None, padding=(0, 0), show_edge=False)
     table.add_column("after", style="dim", justify="right")
     for j in shown:
         table.add_column(f"{j + 1} ", justify="right", header_style="dim", min_width=5)
     for i in shown[np.isfinite(R[shown]).any(axis=1)]:
         table.add_row(f"{i + 1} ", *(_cell(float(R[i, j]), bool(i == j)) for j in shown))
-    return table
+    return Stack(Text(_folded(group.name), style="bold"), table)
 
 
 def _cell(value: float, is_diagonal: bool) -> Text:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .style import FONT, SMALL, Theme, dress, new_figure
+from .style import FONT, SMALL, Theme, dress, new_figure, set_percent_limits
 
 _MOST_NUMBERED_TASKS = 25
 
@@ -37,8 +37,10 @@ def training_curves(epochs: Sequence[Mapping[str, Any]], theme: Theme) -> Figure
     for axes, key, scale in ((loss_axes, "loss", 1.0), (accuracy_axes, "accuracy", 100.0)):
         values = np.array([_number(record.get(key)) for record in epochs]) * scale
         _draw_curve(axes, tasks, values, theme)
-    top = max(loss_axes.get_ylim()[1], 1e-6)
-    loss_axes.set_ylim(0.0 if loss_axes.get_ylim()[0] >= 0 or not np.isfinite(top) else None, top)
+    set_percent_limits(accuracy_axes)
+    low, high = loss_axes.get_ylim()
+    if low >= 0:
+        loss_axes.set_ylim(0.0, 1.04 * high)
     return figure
 
 

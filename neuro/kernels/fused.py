@@ -12,6 +12,7 @@ so no [T, B, ...] copy of it or of its gradient is ever made.
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -37,8 +38,10 @@ class _SimulateLeaky(torch.autograd.Function):
         return spikes, membrane
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    @once_differentiable  # the recursion is written by hand: a second derivative through it would be wrong
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides the parameter's name
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor, Tensor, None, None]:
         grad_spikes, grad_membrane = grad_outputs
         (charged,) = ctx.saved_tensors
         decay, threshold, surrogate, reset = ctx.dynamics
@@ -58,7 +61,9 @@ class _SimulateLeaky(torch.autograd.Function):
         return grad_current, grad_membrane, None, None
 
 
-def simulate_leaky(current: Activity, membrane: Tensor, dynamics: LeakyDynamics) -> tuple[Tensor, Tensor]:
+def simulate_leaky(
+    current: Activity, membrane: Float[Tensor, "B *n"], dynamics: LeakyDynamics
+) -> tuple[Float[Tensor, "T B *n"], Float[Tensor, "B *n"]]:
     """Run T ticks in one autograd function; arguments and results as `reference.simulate_leaky`."""
     if isinstance(current, Static):
         return _SimulateLeaky.apply(current.value, membrane, dynamics, current.time_steps)  # pyright: ignore[reportReturnType]

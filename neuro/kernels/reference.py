@@ -1,6 +1,7 @@
 """The truth: the leaky integrate-and-fire loop as autograd sees it, tick by tick."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neuro.kernels.dynamics import LeakyDynamics
@@ -8,7 +9,9 @@ from neuro.surrogate import spike
 from neuro.types import Activity, unroll
 
 
-def leaky_step(current: Tensor, membrane: Tensor, dynamics: LeakyDynamics) -> tuple[Tensor, Tensor]:
+def leaky_step(
+    current: Float[Tensor, "B *n"], membrane: Float[Tensor, "B *n"], dynamics: LeakyDynamics
+) -> tuple[Float[Tensor, "B *n"], Float[Tensor, "B *n"]]:
     """Advance one tick: h = d v + I, s = Θ(h − θ), v = reset(h, s).
 
     Args:
@@ -24,7 +27,9 @@ def leaky_step(current: Tensor, membrane: Tensor, dynamics: LeakyDynamics) -> tu
     return spikes, dynamics.reset(charged, spikes, dynamics.threshold)
 
 
-def simulate_leaky(current: Activity, membrane: Tensor, dynamics: LeakyDynamics) -> tuple[Tensor, Tensor]:
+def simulate_leaky(
+    current: Activity, membrane: Float[Tensor, "B *n"], dynamics: LeakyDynamics
+) -> tuple[Float[Tensor, "T B *n"], Float[Tensor, "B *n"]]:
     """Run T ticks in a plain loop.
 
     Args:

@@ -15,6 +15,7 @@ and D is computed for new rows only (the old rows' D is zeroed there).
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 LARGEST_STEP = 10.0
@@ -37,12 +38,12 @@ class HebbianState(NamedTuple):
     energy: Tensor
 
 
-def deflate(rows: Tensor, frozen: Tensor) -> Tensor:
+def deflate(rows: Float[Tensor, "R n"], frozen: Float[Tensor, "k n"]) -> Float[Tensor, "R n"]:
     """Remove from rows [..., n] what the orthonormal frozen rows [k, n] span."""
     return rows - rows @ frozen.mT @ frozen
 
 
-def orthonormalise(rows: Tensor, frozen: Tensor) -> Tensor:
+def orthonormalise(rows: Float[Tensor, "k n"], frozen: Float[Tensor, "old n"]) -> Float[Tensor, "k n"]:
     """Make rows orthonormal, and orthogonal to the frozen ones, by QR; their span beside the frozen rows is kept.
 
     Deflation runs twice ("twice is enough", Parlett 1980), in double precision.
@@ -55,7 +56,9 @@ def orthonormalise(rows: Tensor, frozen: Tensor) -> Tensor:
     return exact.to(rows.dtype)
 
 
-def random_block(num_rows: int, frozen: Tensor, generator: torch.Generator | None) -> Tensor:
+def random_block(
+    num_rows: int, frozen: Float[Tensor, "old n"], generator: torch.Generator | None
+) -> Float[Tensor, "{num_rows} n"]:
     """Draw new lateral rows [num_rows, n], orthonormal and orthogonal to the frozen ones [k, n]."""
     shape = (num_rows, frozen.shape[1])
     drawn = torch.randn(
@@ -64,13 +67,15 @@ def random_block(num_rows: int, frozen: Tensor, generator: torch.Generator | Non
     return orthonormalise(drawn.to(frozen.device), frozen).to(frozen.dtype)
 
 
-def start_block(num_rows: int, frozen: Tensor, generator: torch.Generator | None) -> HebbianState:
+def start_block(num_rows: int, frozen: Float[Tensor, "old n"], generator: torch.Generator | None) -> HebbianState:
     """Start a learning block beside the frozen rows."""
     rows = random_block(num_rows, frozen, generator)
     return HebbianState(frozen, rows, torch.zeros_like(rows), torch.zeros((), dtype=rows.dtype, device=rows.device))
 
 
-def hebbian_direction(inputs: Tensor, frozen: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+def hebbian_direction(
+    inputs: Float[Tensor, "R n"], frozen: Float[Tensor, "old n"], rows: Float[Tensor, "k n"]
+) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
     """Give D for the new rows from a batch.
 
     Args:
@@ -87,7 +92,11 @@ def hebbian_direction(inputs: Tensor, frozen: Tensor, rows: Tensor) -> tuple[Ten
 
 
 def hebbian_update(
-    state: HebbianState, inputs: Tensor, rate: float = 0.1, momentum: float = 0.9, energy_decay: float = 0.9
+    state: HebbianState,
+    inputs: Float[Tensor, "R n"],
+    rate: float = 0.1,
+    momentum: float = 0.9,
+    energy_decay: float = 0.9,
 ) -> HebbianState:
     """Learn from one batch: M ← m M + (1 − m) D, H ← H + (c/λ̂) M.
 
@@ -109,7 +118,9 @@ def hebbian_update(
     return HebbianState(state.frozen, state.rows + rate * average, average, energy)
 
 
-def accumulated_step(moment: Tensor, frozen: Tensor, rows: Tensor) -> Tensor:
+def accumulated_step(
+    moment: Float[Tensor, "n n"], frozen: Float[Tensor, "old n"], rows: Float[Tensor, "k n"]
+) -> Float[Tensor, "k n"]:
     """Iterate the rule once on an accumulated second moment, then orthonormalise.
 
     Every lateral neuron takes its own scale-free rate η_i = 1 / E[y_i²]; that step of dH = η H C (I − H_oᵀH_o − HᵀH),

@@ -13,6 +13,7 @@ than half the width; a full subspace has an empty complement and lets through ex
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -27,7 +28,7 @@ class Projector(NamedTuple):
     directions: Tensor
     free: bool = False
 
-    def __call__(self, rows: Tensor) -> Tensor:
+    def __call__(self, rows: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
         """Remove the protected part of rows [..., n].
 
         The product runs in the finer precision of the two; the result has the rows' dtype.
@@ -42,21 +43,23 @@ class Projector(NamedTuple):
         return 2 * num_rows * self.directions.numel()
 
 
-def complement(basis: Tensor) -> Tensor:
+def complement(basis: Float[Tensor, "k n"]) -> Float[Tensor, "free n"]:
     """Give orthonormal rows [n − k, n] that span what the orthonormal rows `basis` [k, n] leave."""
     k, width = basis.shape
     full, _ = torch.linalg.qr(basis.to(torch.float64).mT, mode="complete")
     return full[:, k:].mT.to(basis.dtype).contiguous().reshape(width - k, width)
 
 
-def smaller_projector(basis: Tensor) -> Projector:
+def smaller_projector(basis: Float[Tensor, "k n"]) -> Projector:
     """Build the projector away from orthonormal rows [k, n] from H or its complement, whichever is smaller."""
     if 2 * basis.shape[0] > basis.shape[1]:
         return Projector(complement(basis), free=True)
     return Projector(basis)
 
 
-def projected_weight_gradient(grad_outputs: Tensor, rows: Tensor, projector: Projector) -> Tensor:
+def projected_weight_gradient(
+    grad_outputs: Float[Tensor, "R out"], rows: Float[Tensor, "R n"], projector: Projector
+) -> Float[Tensor, "out n"]:
     """Give the protected gradient of a linear map's weight.
 
     Args:

@@ -79,6 +79,13 @@ def last_linear(model: nn.Module) -> str:
 class Protection:
     """Lateral subspaces for every weight of a network; see the head of this file.
 
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> protection = protect(model)
+        >>> _ = protection.end_task(torch.rand(16, 4))
+        >>> protection.num_tasks
+        1
+
     Args:
         model: the network.
         learning: how subspaces are learned; by default `HebbianAccumulated`.
@@ -305,19 +312,8 @@ class Protection:
         return ~self.rows.active if parameter.ndim > 1 else ~self.rows.active | self.rows.shared
 
 
-def protect(model: nn.Module, **parts: object) -> Protection:
-    """Protect a network; the arguments are `Protection`'s.
-
-    Example:
-        >>> import torch
-        >>> from neuro.lateral import protect
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-        >>> protection = protect(model)
-        >>> _ = protection.end_task(torch.rand(16, 4))
-        >>> protection.num_tasks
-        1
-    """
-    return Protection(model, **parts)  # pyright: ignore[reportArgumentType]
+protect = Protection
+"""The verb for a script; it takes what `Protection` takes."""
 
 
 def freeze_unprotected(model: nn.Module, sites: Iterable[WeightSite], head: nn.Module) -> list[str]:

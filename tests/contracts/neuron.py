@@ -75,7 +75,7 @@ class NeuronContract:
         assert torch.equal(final[0], last[0])
 
     def test_the_state_matters(self):
-        neuron, current = self.make(), torch.full((5, 2, 3), 0.2, dtype=torch.float64)
+        neuron, current = self.make(), torch.full((5, 2, 3), 0.55, dtype=torch.float64)
         charged = tuple(part + 0.7 for part in neuron.initial_state(current[0]))
         assert not torch.equal(neuron.simulate(current, charged)[0], neuron.simulate(current)[0])
 

@@ -125,7 +125,7 @@ def test_detaching_the_reset_changes_the_gradient():
 @pytest.mark.parametrize("reset", RESETS, ids=str)
 @pytest.mark.parametrize("static", [False, True], ids=["unrolled", "static"])
 def test_finite_differences_of_the_membrane_between_spikes(reset, static):
-    """With a surrogate of zero the last membrane is smooth wherever no neuron sits at its threshold: gradcheck applies."""
+    """With a surrogate of zero the last membrane is smooth wherever no neuron sits at its threshold: gradcheck it."""
     dynamics = LeakyDynamics(0.75, 0.6, Custom(torch.zeros_like), reset)
     current, membrane = draw(*(() if static else (5,)), 2, 3, seed=3), draw(2, 3, seed=4)
 
@@ -157,14 +157,12 @@ def test_a_second_derivative_is_right_or_refused_but_never_silently_wrong():
         upstream = torch.ones((), dtype=torch.float64, requires_grad=True)
         spikes, _ = kernel(current, torch.zeros(5, dtype=torch.float64), dynamics)
         (gradient,) = torch.autograd.grad(upstream * spikes.sum(), current, create_graph=True)
-        return torch.autograd.grad(gradient.square().sum(), current, allow_unused=True)[0]
+        return torch.autograd.grad(gradient.square().sum(), current)[0]
 
-    truth = curvature(reference.simulate_leaky)
+    truth, ours, refusal = curvature(reference.simulate_leaky), None, ""
     assert truth.abs().sum() > 0
     try:
         ours = curvature(fused.simulate_leaky)
-    except RuntimeError as refusal:
-        assert "differentia" in str(refusal)
-    else:
-        assert ours is not None
-        torch.testing.assert_close(ours, truth)
+    except RuntimeError as problem:
+        refusal = str(problem)
+    assert "differentia" in refusal or torch.allclose(ours, truth)

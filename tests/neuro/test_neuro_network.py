@@ -1,4 +1,4 @@
-"""SpikingSequential: both traversals agree, a static input is computed once, and a plain torch loop gives the same network."""
+"""SpikingSequential: both traversals agree, a static input is computed once, and a plain torch loop gives the same."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_calling_twice_gives_the_same():
 
 def test_a_static_input_is_the_unrolled_one_and_its_first_layer_runs_once():
     network, value, rows = build(), drawn(4, 6), []
-    network.layers.fc1.register_forward_hook(lambda _module, inputs, _output: rows.append(inputs[0].shape[0]))
+    network.fc1.register_forward_hook(lambda _module, inputs, _output: rows.append(inputs[0].shape[0]))
     once, _ = network.simulate(Static(value, 5))
     repeated, _ = network.simulate(unroll(Static(value, 5)))
     torch.testing.assert_close(once, repeated, rtol=1e-12, atol=1e-14)
@@ -104,7 +104,7 @@ def test_a_static_input_has_the_gradient_of_the_unrolled_one():
 def test_a_static_input_stays_static_through_layers_without_state_and_comes_out_unrolled():
     calls = []
     network = SpikingSequential(flat=nn.Flatten(), fc=Linear(6, 3, dtype=torch.float64))
-    network.layers.fc.register_forward_hook(lambda *_: calls.append(1))
+    network.fc.register_forward_hook(lambda *_: calls.append(1))
     outputs, state = network.simulate(Static(drawn(4, 2, 3), 5))
     assert outputs.shape == (5, 4, 3)
     assert torch.equal(outputs[0], outputs[4])
@@ -127,6 +127,22 @@ def test_a_state_that_does_not_fit_names_the_layer():
 def test_a_state_of_another_network_is_refused():
     with pytest.raises(ValueError, match=r"has 6 layers, the state 2; pass it back whole"):
         build().simulate(drawn(3, 4, 6), (None, None))
+
+
+def test_a_neuron_layer_may_stand_in_two_places_because_it_holds_no_state():
+    torch.manual_seed(0)
+    neuron, first, second = LIF(threshold=0.4), Linear(6, 6, dtype=torch.float64), Linear(6, 6, dtype=torch.float64)
+    shared = SpikingSequential(a=first, b=neuron, c=second, d=neuron)
+    separate = SpikingSequential(a=first, b=LIF(threshold=0.4), c=second, d=LIF(threshold=0.4))
+    inputs = drawn(5, 4, 6)
+    assert torch.equal(shared(inputs), separate(inputs))
+    assert len(shared.simulate(inputs)[1]) == 4
+
+
+def test_a_part_of_a_network_is_a_network():
+    network, inputs = build(), drawn(5, 4, 6)
+    early, late = network[:2], network[2:]
+    torch.testing.assert_close(late(early(inputs)), network(inputs), rtol=1e-12, atol=1e-14)
 
 
 def test_no_layer_is_refused():
@@ -190,7 +206,7 @@ def test_a_spiking_mlp_is_a_plain_torch_loop_in_value_and_gradient():
 def test_the_spiking_mlp_has_one_neuron_layer_of_its_own_a_hidden_layer_and_no_bias():
     model = spiking_mlp([28, 28], 10, hidden=[5, 4], neuron=IF(0.5))
     assert [tuple(parameter.shape) for parameter in model.parameters()] == [(5, 784), (4, 5), (10, 4)]
-    layers = model.network.layers
+    layers = model.network
     assert layers.neuron1 is not layers.neuron2
     assert isinstance(layers.neuron2, IF)
     assert model(torch.rand(2, 28, 28)).shape == (2, 10)
@@ -210,10 +226,10 @@ def test_time_steps_can_be_changed_between_calls():
     assert model.activity(images).shape[0] == 7
 
 
-@pytest.mark.parametrize("arguments", [dict(input_shape=[0], num_classes=3), dict(input_shape=[4], num_classes=0)])
-def test_an_empty_layer_is_refused(arguments):
+@pytest.mark.parametrize(("input_shape", "num_classes"), [([0], 3), ([4], 0)])
+def test_an_empty_layer_is_refused(input_shape, num_classes):
     with pytest.raises(ValueError, match="at least 1 neuron"):
-        spiking_mlp(**arguments)
+        spiking_mlp(input_shape, num_classes)
 
 
 def test_a_classifier_without_a_time_step_is_refused():

@@ -158,7 +158,9 @@ def test_a_protected_layer_trains_under_autocast_as_an_unprotected_one_does():
     torch.testing.assert_close(inputs, free_inputs, rtol=2**-6, atol=1e-2)
     assert weight.dtype == free_weight.dtype == torch.float32
     assert float(weight[:, :4].abs().max()) < 1e-2 * float(free_weight.abs().max())
-    torch.testing.assert_close(weight[:, 4:], free_weight[:, 4:], rtol=2**-6, atol=2**-6 * float(free_weight.abs().max()))
+    torch.testing.assert_close(
+        weight[:, 4:], free_weight[:, 4:], rtol=2**-6, atol=2**-6 * float(free_weight.abs().max())
+    )
 
 
 def test_the_gradient_through_a_protected_layer_passes_gradcheck_on_its_input():

@@ -65,7 +65,9 @@ def test_it_is_positive_everywhere_when_it_has_tails(family):
     assert (family(2.0)(torch.linspace(-5, 5, 101)) > 0).all()
 
 
-@pytest.mark.parametrize(("family", "peak"), [(Sigmoid, 0.75), (ATan, 1.5), (FastSigmoid, 1.0), (Triangle, 1 / 3), (Rectangle, 1 / 3)])
+@pytest.mark.parametrize(
+    ("family", "peak"), [(Sigmoid, 0.75), (ATan, 1.5), (FastSigmoid, 1.0), (Triangle, 1 / 3), (Rectangle, 1 / 3)]
+)
 def test_its_value_at_the_threshold_is_the_one_by_hand(family, peak):
     assert float(family(3.0)(torch.zeros(1, dtype=torch.float64))) == pytest.approx(peak, rel=1e-12)
 
@@ -88,7 +90,7 @@ def test_custom_passes_the_users_function_through_and_refuses_anything_else():
     surrogate = Custom(lambda distance: distance.cos())
     points = torch.linspace(-1, 1, 11)
     assert torch.equal(surrogate(points), points.cos())
-    with pytest.raises(TypeError, match=r"derivative must be a function of a tensor, got 3"):
+    with pytest.raises(TypeError, match="derivative"):
         Custom(3)
 
 

@@ -166,7 +166,7 @@ def test_text_from_files_is_drawn_as_it_is():
         (["a.b", "a.b.c"], ["b", "b.c"]),
         (["alone"], ["alone"]),
         (["x.alone"], ["alone"]),
-        (["stage1.block.convolution", "stage2.block.convolution"], ["…block.convolution", "…block.convolution"]),
+        (["stage1.block.convolution", "stage2.block.convolution"], ["stage1…convolution", "stage2…convolution"]),
         ([], []),
     ],
 )

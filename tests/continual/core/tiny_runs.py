@@ -1,0 +1,136 @@
+"""Runs of a fraction of a second on real digits, and what two runs are compared by."""
+
+import json
+import logging
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from continual.api import run_config
+from continual.compose import compose
+from continual.data import digits, from_arrays
+from continual.progress import Silent
+
+STRATEGIES = ("naive", "naive_frozen", "joint", "cumulative", "hlop", "hlop_hebbian", "hlop_eigen")
+NUM_TRAIN, NUM_TEST = 200, 73
+POISSON = ("model.encoder._target_=neuro.encoding.Poisson", "model.normalise={_target_:neuro.models.Normalise}")
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
+
+
+@lru_cache
+def small_data(validation=0.0):
+    """The first digits of each part: 200 to learn from, 73 to score, so that no batch size divides them."""
+    whole = digits()
+    train, test = whole.train, whole.test
+    return from_arrays(
+        (train.inputs[:NUM_TRAIN], train.targets[:NUM_TRAIN]),
+        (test.inputs[:NUM_TEST], test.targets[:NUM_TEST]),
+        name="small digits",
+        num_classes=10,
+        validation=validation,
+    )
+
+
+@lru_cache
+def described(*overrides):
+    """Compose a tiny run once per set of overrides; its neurons fire easily, so that no layer stays silent."""
+    lively = () if "model=relu_mlp" in overrides else ("model.neuron.threshold=0.3",)
+    return compose(["debug=tiny", "model.hidden=[12,12]", "optimizer.lr=0.5", *lively, *overrides])
+
+
+def launch(output, *overrides, progress=None, own=None, **settings):
+    """Run one strategy on a few digits."""
+    parts = {"data": small_data()} | (own or {})
+    return run_config(described(*overrides) | {"output": str(output)} | settings, parts, progress)
+
+
+def foreign_network(seed=0, num_classes=10, dropout=0.3):
+    """A plain torch module with dropout and norm statistics, its weights drawn from a seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, 12),
+            nn.BatchNorm1d(12),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(12, num_classes),
+        )
+
+
+def records_of(folder):
+    """Every line of the records without wall times."""
+    lines = (Path(folder) / "records.jsonl").read_text().splitlines()
+    return [
+        {key: value for key, value in json.loads(line).items() if not key.startswith("seconds")} for line in lines
+    ]
+
+
+def weights_of(folder):
+    """The weights after every task."""
+    return [load_file(path) for path in sorted((Path(folder) / "weights").glob("task_*.safetensors"))]
+
+
+def checkpointed(folder):
+    """Every tensor of the last checkpoint, the strategy's state among them."""
+    (path,) = (Path(folder) / "checkpoint").glob("after_task_*.safetensors")
+    return load_file(path)
+
+
+def measured(folder):
+    """The metrics without wall times."""
+    metrics = json.loads((Path(folder) / "metrics.json").read_text())
+    return {key: value for key, value in metrics.items() if not key.startswith("seconds")}
+
+
+def same_tensors(one, other):
+    """Whether two dicts of tensors hold the same bits."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def assert_same_run(one, other):
+    """Two run folders agree to the last bit in everything but wall time."""
+    assert records_of(one) == records_of(other)
+    assert measured(one) == measured(other)
+    for name in ("accuracy_matrix.npz", "activity.npz"):
+        assert (one / name).exists() == (other / name).exists()
+        if (one / name).exists():
+            with np.load(one / name) as left, np.load(other / name) as right:
+                assert left.files == right.files
+                for key in left.files:
+                    np.testing.assert_array_equal(left[key], right[key], err_msg=f"{name} {key}")
+    before, after = weights_of(one), weights_of(other)
+    assert len(before) == len(after) > 0
+    assert all(same_tensors(*pair) for pair in zip(before, after, strict=True))
+    assert same_tensors(checkpointed(one), checkpointed(other))
+
+
+class StopAtStep(Silent):
+    """Interrupt a run after so many optimiser steps, counted from the start of a task."""
+
+    def __init__(self, task, step):
+        self.task, self.left, self.current = task, step, -1
+
+    def start_task(self, task, trains):
+        self.current = task.index
+
+    def step(self):
+        if self.current == self.task:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+
+class StopBeforeTask(Silent):
+    """Interrupt a run where a task begins."""
+
+    def __init__(self, task):
+        self.task = task
+
+    def start_task(self, task, trains):
+        if task.index == self.task:
+            raise KeyboardInterrupt
