@@ -6,15 +6,15 @@ model = continual.load(result.folder, task=0)
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
 from torch import nn
 
-from continual.assembly import make_model, make_parts, make_sequence
+from continual.assembly import make_model, make_parts
 from continual.checkpoint import read_checkpoint
 from continual.config import RunConfig
 from continual.data import Dataset
@@ -62,6 +62,8 @@ def run(
     description = compose([*overrides, *chosen]) | settings
     own: dict[str, Any] = {"scenario": tasks, "data": data, "model": model}
     own["strategy"] = None if isinstance(strategy, str) else strategy
+    if tasks is not None:
+        description["data"] = None
     return run_config(description, {key: part for key, part in own.items() if part is not None}, progress)
 
 
@@ -77,8 +79,7 @@ def run_config(
     """
     own, progress = own or {}, progress or Silent()
     config = RunConfig.from_dict(description | own)
-    described = {entry.name: getattr(config, entry.name) for entry in fields(config)}
-    described |= {key: describe(part) for key, part in own.items()}
+    described = config.as_dict() | {key: describe(part) for key, part in own.items()}
     parts = make_parts(config)
     folder = open_folder(described, config.overwrite)
     if (folder / "metrics.json").exists():
@@ -137,11 +138,10 @@ def load(run_folder: str | Path, task: int | None = None, model: nn.Module | Non
         )
     weights = load_file(saved[-1 if task is None else task])
     if model is None:
-        if any("object" in (part or {}) for part in (config.model, config.scenario, config.data)):
-            raise UserError(
-                f"The run in {folder} was made with objects of your own; pass the network: load(run, model=...)."
-            )
-        model = make_model(config, make_sequence(config))
+        if "object" in config.model:
+            raise UserError(f"The run in {folder} was made with a network of your own; pass it: load(run, model=...).")
+        begun = json.loads((folder / "records.jsonl").read_text().partition("\n")[0])
+        model = make_model(config, begun["input_shape"], begun["num_classes"])
     model.load_state_dict(weights)
     return model.eval()
 

@@ -1,6 +1,6 @@
 """From a configuration to the parts of a run: data, tasks, model, strategy, rule, objective."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,9 @@ def make_parts(config: RunConfig) -> Parts:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # fading gradients are full of denormals, which are some ten times slower
     sequence, allow = make_sequence(config), config.allow
-    model = make_model(config, sequence).to(device_of(config.device), getattr(torch, config.dtype))
+    model = make_model(config, sequence.input_shape, sequence.num_classes).to(
+        device_of(config.device), getattr(torch, config.dtype)
+    )
     strategy, rule = build(config.strategy, "strategy", allow), build(config.rule, "rule", allow)
     if strategy.needs_task_id_in_test and sequence.mode != "task":
         raise UserError(f"{strategy.name} needs the task's number at test time, which mode={sequence.mode} withholds.")
@@ -77,13 +79,12 @@ def make_sequence(config: RunConfig) -> TaskSequence:
     return build(config.scenario, "scenario", config.allow, dataset=build(config.data, "data", config.allow))
 
 
-def make_model(config: RunConfig, sequence: TaskSequence) -> nn.Module:
+def make_model(config: RunConfig, input_shape: Sequence[int], num_classes: int) -> nn.Module:
     """Build the network, its weights drawn from the stream `init`, or take the user's own."""
     if isinstance(config.model, nn.Module):
         return config.model
-    shape = {"input_shape": sequence.input_shape, "num_classes": sequence.num_classes}
     with seeded(config.seed, "init"):
-        return build(config.model, "model", config.allow, **shape)
+        return build(config.model, "model", config.allow, input_shape=tuple(input_shape), num_classes=num_classes)
 
 
 def device_of(name: str) -> torch.device:

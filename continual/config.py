@@ -8,6 +8,7 @@ one sentence that names the path to it. This file knows nothing of Hydra.
 import difflib
 import importlib
 import inspect
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -26,7 +27,6 @@ class RunConfig:
     """The description of one run; each part is a dict with `_target_`, or an object from Python.
 
     Attributes:
-        name: first part of the run folder's name.
         data: makes a `Dataset`.
         scenario: makes a `TaskSequence` from it.
         model: makes the network from `input_shape` and `num_classes`.
@@ -35,6 +35,7 @@ class RunConfig:
         objective: what is minimised.
         optimizer: makes an optimiser from parameters, once a task.
         schedule: makes a learning-rate schedule from an optimiser, or None.
+        name: first part of the run folder's name; None for scenario and data, as in permuted_mnist5k.
         epochs: per task.
         batch_size: samples per batch.
         seed: root of all random streams.
@@ -51,7 +52,6 @@ class RunConfig:
         allow: packages that targets may lie in, beside ours.
     """
 
-    name: str
     data: Any
     scenario: Any
     model: Any
@@ -60,6 +60,7 @@ class RunConfig:
     objective: Any
     optimizer: Any
     schedule: Any = None
+    name: str | None = None
     epochs: int = 1
     batch_size: int = 64
     seed: int = 0
@@ -79,10 +80,16 @@ class RunConfig:
         hints = typing.get_type_hints(type(self))
         for entry in fields(self):
             setattr(self, entry.name, _fitted(getattr(self, entry.name), hints[entry.name], entry.name))
+        if self.name is None:
+            self.name = "_".join(label_of(part) for part in (self.scenario, self.data) if part is not None)
         for key in ("epochs", "batch_size", "threads"):
             value = getattr(self, key)
             if value is not None and value < 1:
                 raise UserError(f"{key} must be at least 1, got {value}.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the resolved description, one key per field."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> "RunConfig":
@@ -99,6 +106,15 @@ class RunConfig:
             return cls(**description)
         except TypeError as problem:
             raise UserError(f"The configuration is incomplete: {problem}.") from problem
+
+
+def label_of(part: Any) -> str:
+    """Name a described part after its constructor, and an object after itself, fit for a folder's name."""
+    described = isinstance(part, Mapping)
+    label = (
+        str(part.get("_target_", "")).rpartition(".")[2] if described else getattr(part, "name", type(part).__name__)
+    )
+    return re.sub(r"[^\w-]+", "_", label)
 
 
 def build(description: Any, path: str, allow: Sequence[str] = (), **injected: Any) -> Any:

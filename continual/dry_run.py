@@ -24,7 +24,8 @@ def estimate(description: dict[str, Any]) -> str:
     Raises:
         UserError: if a part does not fit.
     """
-    parts = make_parts(RunConfig.from_dict(description))
+    config = RunConfig.from_dict(description)
+    parts = make_parts(config)
     tasks = parts.sequence.tasks
     steps = steps_per_task(parts) * len(tasks)
     weights = sum(parameter.nbytes for parameter in parts.model.parameters())
@@ -45,7 +46,7 @@ def estimate(description: dict[str, Any]) -> str:
     for _ in range(TRIAL_STEPS):
         taken += next(updates, None) is not None
     per_step = (time.perf_counter() - started) / max(1, taken)
-    folder = f"{description['output']}/{description['name']}-{run_hash(description)}"
+    folder = f"{config.output}/{config.name}-{run_hash(config.as_dict())}"
     return (
         f"{len(tasks)} tasks, {steps} steps, about {steps * per_step:.0f} s of unprotected training "
         f"({per_step * 1e3:.1f} ms a step); weights {weights / 1e6:.1f} MB, data {data / 1e6:.1f} MB, "

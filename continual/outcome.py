@@ -46,6 +46,8 @@ def describe_run(parts: Parts, config: RunConfig) -> dict[str, Any]:
         "mode": parts.sequence.mode,
         "scenario": parts.sequence.name,
         "data_checksum": parts.sequence.checksum,
+        "input_shape": list(parts.sequence.input_shape),
+        "num_classes": parts.sequence.num_classes,
         "num_tasks": len(parts.sequence.tasks),
         "task_names": [task.name for task in parts.sequence.tasks],
         "parameters": sum(parameter.numel() for parameter in parts.model.parameters()),

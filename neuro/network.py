@@ -6,11 +6,14 @@ neuron. `step` goes tick by tick through all layers, with memory independent of 
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
 from neuro.neurons.neuron import Neuron
-from neuro.types import Activity, State, Static, unroll
+from neuro.types import Activity, State, Static, num_time_steps, unroll
 
 NetworkState = tuple[State | None, ...]
 """One entry a layer: a neuron's state, None for layers without."""
@@ -39,6 +42,12 @@ class SpikingSequential(nn.Sequential):
             raise ValueError("A network needs at least one layer, got none.")
         super().__init__(OrderedDict(layers))
 
+    def __getitem__(self, index: Any) -> Any:
+        """Give a layer by position, or a shorter network by slice."""
+        if isinstance(index, slice):
+            return type(self)(**dict(list(self._modules.items())[index]))  # pyright: ignore[reportArgumentType]
+        return super().__getitem__(index)
+
     def simulate(self, inputs: Activity, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """Run all ticks, layer by layer.
 
@@ -52,14 +61,13 @@ class SpikingSequential(nn.Sequential):
         Raises:
             ValueError: if T is 0, or a state does not fit (the layer is named).
         """
+        num_time_steps(inputs)
         given = self._entries(state)
         activity, states = inputs, []
-        for (name, layer), entry in zip(self.named_children(), given, strict=True):
+        for name, layer, entry in zip(self._modules, self, given, strict=True):
             if isinstance(layer, Neuron):
-                try:
+                with _naming(name):
                     activity, entry = layer(activity, entry)
-                except ValueError as problem:
-                    raise ValueError(f"Layer {name!r}: {problem}") from problem
             else:
                 activity = map_over_time(layer, activity)
             states.append(entry)
@@ -76,9 +84,10 @@ class SpikingSequential(nn.Sequential):
             Outputs of the last layer [B, ...] and every layer's next state.
         """
         states = []
-        for layer, entry in zip(self, self._entries(state), strict=True):
+        for name, layer, entry in zip(self._modules, self, self._entries(state), strict=True):
             if isinstance(layer, Neuron):
-                inputs, entry = layer.step(inputs, layer.starting_state(inputs[None], entry))
+                with _naming(name):
+                    inputs, entry = layer.step(inputs, layer.starting_state(inputs[None], entry))
             else:
                 inputs = layer(inputs)
             states.append(entry)
@@ -94,6 +103,15 @@ class SpikingSequential(nn.Sequential):
         if len(state) != len(self):
             raise ValueError(f"The network has {len(self)} layers, the state {len(state)}; pass it back whole.")
         return state
+
+
+@contextmanager
+def _naming(layer: str) -> Iterator[None]:
+    """Put the layer's name before a mistake's message."""
+    try:
+        yield
+    except ValueError as problem:
+        raise ValueError(f"Layer {layer!r}: {problem}") from problem
 
 
 def map_over_time(layer: nn.Module, activity: Activity) -> Activity:

@@ -6,11 +6,12 @@ SpikingJelly do by default; it keeps the surrogate's error from being fed back t
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 
+@runtime_checkable
 class Reset(Protocol):
     """The role: v(h, s, θ) with its slopes."""
 

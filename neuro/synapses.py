@@ -27,11 +27,12 @@ class _ProtectedLinear(torch.autograd.Function):
         ctx: Any, *grad_outputs: Tensor
     ) -> tuple[Tensor | None, Tensor | None, None]:
         inputs, weight = ctx.saved_tensors
-        grad_input = grad_outputs[0] @ weight if ctx.needs_input_grad[0] else None
+        errors, rows = (tensor.to(weight.dtype) for tensor in (grad_outputs[0], inputs))  # autocast leaves them mixed
+        grad_input = errors @ weight if ctx.needs_input_grad[0] else None
         grad_weight = None
         if ctx.needs_input_grad[1]:
-            errors, rows = (tensor.reshape(-1, tensor.shape[-1]) for tensor in (grad_outputs[0], inputs))
-            grad_weight = projected_weight_gradient(errors, rows, ctx.projector)
+            flat_errors, flat_rows = (tensor.reshape(-1, tensor.shape[-1]) for tensor in (errors, rows))
+            grad_weight = projected_weight_gradient(flat_errors, flat_rows, ctx.projector)
         return grad_input, grad_weight, None
 
 

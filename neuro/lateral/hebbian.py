@@ -123,8 +123,9 @@ def accumulated_step(
 ) -> Float[Tensor, "k n"]:
     """Iterate the rule once on an accumulated second moment, then orthonormalise.
 
-    Every lateral neuron takes its own scale-free rate η_i = 1 / E[y_i²]; that step of dH = η H C (I − H_oᵀH_o − HᵀH),
-    followed by QR, is orthogonal iteration once the rows have decorrelated.
+    The rows first turn within their span until their responses decorrelate; then every lateral neuron takes its own
+    scale-free rate η_i = 1 / E[y_i²]. With these rates the step of dH = η H C (I − H_oᵀH_o − HᵀH), followed by QR, is
+    orthogonal iteration: it converges as fast as the spectrum allows, at any scale.
 
     Args:
         moment: C = E[x xᵀ], [n, n].
@@ -135,8 +136,13 @@ def accumulated_step(
         The next rows [k, n], orthonormal; orthogonal to the frozen ones to working precision.
     """
     driven = rows @ moment
-    energies = (driven * rows).sum(1)
-    smallest = torch.finfo(moment.dtype).eps * moment.diagonal().sum()
-    direction = deflate(driven, frozen) - (driven @ rows.mT) @ rows
+    response = driven @ rows.mT
+    energies, turn = torch.linalg.eigh((response + response.mT) / 2)
+    rows, driven = turn.mT @ rows, turn.mT @ driven
+    direction = deflate(driven, frozen) - energies[:, None] * rows
+    precision = torch.finfo(moment.dtype)
+    smallest = (precision.eps * moment.diagonal().sum()).clamp(
+        min=precision.tiny
+    )  # a silent layer has no energy at all
     stepped = rows + direction / energies.clamp(min=smallest)[:, None]
     return torch.linalg.qr(stepped.mT)[0].mT

@@ -9,7 +9,7 @@ with the energy each captures, most first.
 """
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ class Learned(NamedTuple):
     total_energy: Tensor
 
 
+@runtime_checkable
 class SubspaceLearning(Protocol):
     """The role: how the rows of a block are found."""
 

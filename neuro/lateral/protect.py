@@ -76,6 +76,12 @@ def last_linear(model: nn.Module) -> str:
     return names[-1]
 
 
+def subspace_of(site: WeightSite, learning: SubspaceLearning) -> LateralSubspace:
+    """Make the subspace of a weight on its device, in single precision at least."""
+    precision = torch.promote_types(site.weight.dtype, torch.float32)
+    return LateralSubspace(site.width, learning, site.weight.device, precision)
+
+
 class Protection:
     """Lateral subspaces for every weight of a network; see the head of this file.
 
@@ -122,7 +128,7 @@ class Protection:
             )
         self.head = next(site for site in sites if site.name == self.head_name)
         self.sites = [site for site in sites if shared_head or site.name != self.head_name]
-        self.subspaces = {site.name: LateralSubspace(site.width, learning, site.weight.device) for site in self.sites}
+        self.subspaces = {site.name: subspace_of(site, learning) for site in self.sites}
         self.sizes.check([site.name for site in self.sites], [site.width for site in self.sites], None)
         classes = self.head.weight.shape[0]
         everywhere = torch.ones(classes, dtype=torch.bool, device=self.head.weight.device)
@@ -215,21 +221,18 @@ class Protection:
 
         Returns:
             What was added, per layer.
+
+        Raises:
+            ValueError: if there is no input, or an activity is not finite.
         """
         batches = inputs.split(batch_size) if isinstance(inputs, Tensor) else inputs
         if num_batches is None:
             batches = list(batches)
             num_batches = len(batches)
+        if num_batches < 1 or (isinstance(inputs, Tensor) and len(inputs) == 0):
+            raise ValueError("A task's end needs at least one input to learn from, got none.")
         places = self._grow(num_batches)
-        observed = dict.fromkeys(self.subspaces, 0)
-
-        def sink(name: str, rows: Tensor) -> None:
-            observed[name] += rows.shape[0]
-            self.subspaces[name].learn(rows)
-
-        with evaluating(self.model), tapped(self.sites, sink):
-            for batch in batches:
-                self.model(batch)
+        observed = self._observe(batches)
         summary = {}
         for name, subspace in self.subspaces.items():
             place = places[name]
@@ -257,7 +260,10 @@ class Protection:
         if set(state) != wanted:
             raise ValueError(f"The protection's state needs exactly {sorted(wanted)}, got {sorted(state)}.")
         for name, subspace in self.subspaces.items():
-            subspace.freeze(state[f"basis.{name}"].to(subspace.basis))
+            basis = state[f"basis.{name}"]
+            if basis.ndim != 2 or basis.shape[1] != subspace.width:
+                raise ValueError(f"Layer {name!r} needs a basis [k, {subspace.width}], got {list(basis.shape)}.")
+            subspace.freeze(basis.to(subspace.basis))
         self.num_tasks, *spent = (int(count) for count in state["counters"])
         self.operations = Operations(*spent)
         if self.num_tasks:
@@ -278,6 +284,24 @@ class Protection:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.num_tasks * 1009 + index)
             subspace.grow(self.sizes.candidates(place), num_batches, generator)
         return places
+
+    def _observe(self, batches: Iterable[Tensor]) -> dict[str, int]:
+        """Show every layer's rows to its block; give how many it saw. If the network fails, no block stays behind."""
+        observed = dict.fromkeys(self.subspaces, 0)
+
+        def sink(name: str, rows: Tensor) -> None:
+            observed[name] += rows.shape[0]
+            self.subspaces[name].learn(rows)
+
+        try:
+            with evaluating(self.model), tapped(self.sites, sink):
+                for batch in batches:
+                    self.model(batch)
+        except BaseException:
+            for subspace in self.subspaces.values():
+                subspace.discard()
+            raise
+        return observed
 
     def _install(self) -> None:
         """Put the protection of the tasks so far into force."""

@@ -5,7 +5,7 @@ learned rows to freeze, most energetic first.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -30,6 +30,7 @@ class Place(NamedTuple):
     rank: int
 
 
+@runtime_checkable
 class Sizes(Protocol):
     """The role: how large a block becomes."""
 
@@ -71,6 +72,10 @@ class ListedSizes:
 
     def candidates(self, place: Place) -> int:
         """Give the listed number, cut at what the width leaves."""
+        if place.task >= len(self.per_task):
+            raise ValueError(
+                f"This is task {place.task + 1}, but sizes are listed for {len(self.per_task)}; add a list."
+            )
         return min(self.per_task[place.task][place.layer], place.width - place.rank)
 
     def keep(self, place: Place, learned: Learned) -> int:

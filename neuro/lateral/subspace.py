@@ -6,7 +6,7 @@ span.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -117,12 +117,14 @@ class LateralSubspace(nn.Module):
 
         Raises:
             RuntimeError: if no block is learning.
-            ValueError: if the rows do not have the layer's width.
+            ValueError: if the rows do not have the layer's width or are not finite.
         """
         if self.block is None:
             raise RuntimeError("No block is learning; call grow first.")
         if inputs.ndim != 2 or inputs.shape[1] != self.width:
             raise ValueError(f"Presynaptic rows must be [R, {self.width}], got {list(inputs.shape)}.")
+        if not bool(torch.isfinite(inputs).all()):
+            raise ValueError("Presynaptic rows must be finite; the network has diverged, lower the learning rate.")
         self.block = self.learning.observe(self.block, inputs)
 
     @torch.no_grad()
@@ -146,6 +148,10 @@ class LateralSubspace(nn.Module):
         captured = (learned.frozen_energy + learned.energies[:kept].sum()) / learned.total_energy.clamp(min=1e-30)
         return Consolidation(kept, learned.rows.shape[0] - kept, self.rank, min(1.0, float(captured)))
 
+    def discard(self) -> None:
+        """Drop a block that is learning, if there is one."""
+        self.block = None
+
     def freeze(self, basis: Tensor) -> None:
         """Set the frozen rows [k, n], which must be orthonormal."""
         self.basis, self._projector = basis, None
@@ -162,6 +168,11 @@ class LateralSubspace(nn.Module):
         if isinstance(saved, Tensor) and saved.ndim == 2 and saved.shape[1] == self.width:
             self.freeze(self.basis.new_empty(saved.shape))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Move or convert the rows; what was derived from them is made anew."""
+        self._projector = None
+        return super()._apply(fn, recurse)
 
     def extra_repr(self) -> str:
         """Show rank and width."""

@@ -56,7 +56,8 @@ def weight_sites(model: nn.Module) -> list[WeightSite]:
     sites = linear_sites(model)
     if not sites:
         raise ValueError("The network has no linear layer to protect.")
-    if len({id(site.weight) for site in sites}) < len(sites):
+    holders = [id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False)]
+    if any(holders.count(id(site.weight)) > 1 for site in sites):
         raise ValueError("Two layers share one weight; tied weights have no single presynaptic side to protect.")
     return sites
 

@@ -6,7 +6,7 @@ row of every tick, T·B rows, or the B rows of a static input.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from neuro.neurons import Neuron
 
 
+@runtime_checkable
 class Objective(Protocol):
     """What a rule needs of an objective: what the network will see, and its score."""
 

@@ -28,7 +28,7 @@ class TestHebbianAccumulated(LearningContract):
 class TestHebbian(LearningContract):
     """It needs many more updates to leave its saddles; its energies are a moving average over some twenty batches."""
 
-    energy_error, angle, missed, batches = 0.25, 2.0, 1e-2, 300
+    energy_error, angle, missed, batches = 0.25, 2.0, 1e-2, 200
 
     def make(self):
         return Hebbian(iterations=5)

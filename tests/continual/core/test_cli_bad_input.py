@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tiny_runs import foreign_network, launch, small_data
+from tiny_runs import foreign_network, launch
 
 import continual
 from continual.cli import main
 from continual.data import Dataset, Test, Train, from_arrays
-from continual.errors import UserError
-from continual.scenarios import Task, TaskSequence
+from continual.errors import DivergedError, UserError
+from continual.scenarios import Task
+from continual.strategies import Naive
 
 TINY = ("debug=tiny", "strategy=naive")
 
@@ -107,9 +108,7 @@ def test_a_misspelt_key_is_told_what_it_may_have_meant(capsys):
     assert "'tau'" in refused(capsys, *TINY, "model.neuron.tauu=3")
 
 
-@pytest.mark.parametrize(
-    "target", ["rule._target_=neuro.learning.bptt", "model.neuron._target_=neuro.neurons.lif"]
-)
+@pytest.mark.parametrize("target", ["rule._target_=neuro.learning.bptt", "model.neuron._target_=neuro.neurons.lif"])
 def test_a_target_that_is_a_module_is_refused(target, capsys, tmp_path):
     assert target.partition("=")[2] in refused(capsys, *TINY, target, f"output={tmp_path / 'runs'}")
 
@@ -129,6 +128,10 @@ def test_a_wrong_optimiser_is_refused_before_anything_is_written(wrong, word, ca
     sentence = refused(capsys, *TINY, wrong, f"output={output}")
     assert word in sentence.lower() or "learning rate" in sentence.lower()
     assert not output.exists()
+
+
+def test_a_schedule_that_fails_later_is_no_traceback(capsys, tmp_path):
+    refused(capsys, *TINY, "schedule=step", "schedule.step_size=0", f"output={tmp_path / 'runs'}")
 
 
 def test_the_second_strategy_is_checked_before_the_first_is_trained(capsys, tmp_path):
@@ -260,7 +263,7 @@ def test_a_truncated_data_file(capsys, tmp_path):
 
 def test_labels_out_of_range_and_nan_are_refused_at_the_door():
     images, labels = np.zeros((20, 8, 8), np.float32), np.arange(20) % 4
-    with pytest.raises(ValueError, match="below num_classes=3.*label 3"):
+    with pytest.raises(ValueError, match=r"below num_classes=3.*label 3"):
         from_arrays((images, labels), (images, labels), num_classes=3)
     with pytest.raises(ValueError, match="negative"):
         from_arrays((images, labels - 1), (images, labels))
@@ -268,19 +271,14 @@ def test_labels_out_of_range_and_nan_are_refused_at_the_door():
     broken[3, 2, 1] = np.nan
     with pytest.raises(ValueError, match=r"NaN.*\(3, 2, 1\)"):
         from_arrays((broken, labels), (images, labels))
+    part = (images, labels.astype(np.int64))
     with pytest.raises(ValueError, match="num_classes=2"):
-        part = (images, labels.astype(np.int64))
         continual.run(data=Dataset("mine", Train(*part), None, Test(*part), 2))
     with pytest.raises(ValueError, match="lie in its classes"):
         Task(0, "first", Train(*part), None, Test(*part), (0, 1))
 
 
 # From Python
-
-
-def own_tasks():
-    data = small_data()
-    return TaskSequence("one", (Task(0, "only", data.train, None, data.test, tuple(range(10))),), "domain", 10)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +322,13 @@ def test_a_network_with_tied_weights_trains_or_is_refused_at_the_start(tmp_path)
         assert continual.load(folder, model=model) is model
 
 
+def test_an_own_network_may_hold_half_precision(tmp_path):
+    result = launch(tmp_path, "strategy=naive", own={"model": foreign_network().bfloat16()}, dtype="bfloat16")
+    assert result.metrics["num_tasks"] == 2
+
+
 def test_only_strategies_that_need_the_task_are_refused_where_it_is_hidden(tmp_path):
-    class Asks(continual.strategies.Naive):
+    class Asks(Naive):
         name = "asks"
         needs_task_id_in_test = True
 
@@ -354,7 +357,6 @@ def test_a_loss_that_turns_nan_names_step_layer_and_checkpoint(capsys, tmp_path)
 
 def diverging(tmp_path, layer):
     """A run that is finite in task 1 and not in task 2, because a layer is spoiled in between."""
-    from continual.strategies import Naive
 
     class Spoils(Naive):
         name = "spoils"
@@ -371,7 +373,7 @@ def diverging(tmp_path, layer):
 
 
 def test_the_last_good_checkpoint_is_named_and_stays(tmp_path):
-    with pytest.raises(continual.errors.DivergedError, match="task 2 .*epoch 1, step 1") as stopped:
+    with pytest.raises(DivergedError, match=r"task 2 .*epoch 1, step 1") as stopped:
         diverging(tmp_path, "5.weight")
     (folder,) = tmp_path.iterdir()
     assert "'5'" in str(stopped.value)
@@ -381,11 +383,11 @@ def test_the_last_good_checkpoint_is_named_and_stays(tmp_path):
 
 def test_weights_that_overflow_in_the_last_step_are_no_good_checkpoint(tmp_path):
     """One giant step an epoch: its loss is finite, what it leaves is not."""
-    with pytest.raises(continual.errors.DivergedError, match="fc1"):
+    with pytest.raises(DivergedError, match="fc1"):
         launch(tmp_path, "strategy=naive", "model=relu_mlp", "optimizer.lr=1e38", "batch_size=2000")
     assert not list(tmp_path.glob("*/checkpoint/state.json"))
 
 
 def test_diverged_activity_does_not_crash_the_consolidation(tmp_path):
-    with pytest.raises(continual.errors.DivergedError):
+    with pytest.raises(DivergedError):
         launch(tmp_path, "strategy=hlop", "model=relu_mlp", "optimizer.lr=1e30", "batch_size=2000")

@@ -1,16 +1,19 @@
 """The commands: what they print, what they import, what they write, how they stop."""
 
+import copy
 import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 from tiny_runs import assert_same_run, described, records_of
 
+from continual.api import run_config
 from continual.cli import main
-from continual.compose import GROUPS, choices
+from continual.compose import GROUPS, choices, compose
 from continual.progress import Bars
 
 TINY = ["debug=tiny", "model.hidden=[8,8]"]
@@ -140,7 +143,7 @@ def test_the_train_word_may_be_said(capsys, tmp_path):
     assert "final" in capsys.readouterr().out
     (folder,) = tmp_path.iterdir()
     assert main([*TINY, "strategies=[naive]", f"output={tmp_path}"]) == 0
-    assert [path for path in tmp_path.iterdir()] == [folder], "both commands describe one run"
+    assert list(tmp_path.iterdir()) == [folder], "both commands describe one run"
 
 
 def test_allowed_strategy_from_a_users_own_folders(capsys, tmp_path, monkeypatch):
@@ -177,8 +180,6 @@ def test_allowed_strategy_from_a_users_own_folders(capsys, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("name", ["plain", "with space", "with (brackets)", "with,comma=equals"])
 def test_a_configuration_folder_may_have_any_name(name, tmp_path):
-    from continual.compose import compose
-
     (tmp_path / name / "strategy").mkdir(parents=True)
     (tmp_path / name / "strategy" / "mine.yaml").write_text("_target_: continual.strategies.Naive\n")
     assert compose(["strategy=mine"], str(tmp_path / name))["strategy"]["_target_"] == "continual.strategies.Naive"
@@ -229,8 +230,6 @@ def test_exit_statuses_of_the_real_program_without_traceback(tmp_path):
     ("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_a_signal_to_the_real_program(sent, status, tmp_path):
-    import time
-
     program = [sys.executable, "-m", "continual", "debug=tiny", "strategy=hlop", "epochs=20", "threads=1"]
     process = subprocess.Popen(
         [*program, f"output={tmp_path}"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -272,10 +271,7 @@ def test_the_main_command_in_miniature_leaves_reports_and_a_comparison(capsys, t
 
 
 def test_a_description_is_not_changed_by_a_run(tmp_path):
-    import copy
-
-    from tiny_runs import launch
-
-    before = copy.deepcopy(described("strategy=hlop"))
-    launch(tmp_path, "strategy=hlop")
-    assert described("strategy=hlop") == before
+    description = described("strategy=hlop") | {"output": str(tmp_path)}
+    before = copy.deepcopy(description)
+    run_config(description)
+    assert description == before

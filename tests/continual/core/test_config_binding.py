@@ -10,7 +10,7 @@ import inspect
 
 import pytest
 import yaml
-from tiny_runs import launch, records_of
+from tiny_runs import composed, described, launch, records_of
 
 from continual.compose import GROUPS, choices, compose, config_folder
 from continual.config import NOT_HASHED, RunConfig, resolve
@@ -83,9 +83,9 @@ def test_every_folder_is_a_group_and_every_group_has_a_choice():
 
 
 def test_the_composed_configuration_has_the_keys_of_run_config():
-    composed = compose(["strategy=hlop"])
-    assert set(composed) == {name for name in RunConfig.__dataclass_fields__}
-    assert set(NOT_HASHED) < set(composed)
+    keys = set(compose(["strategy=hlop"]))
+    assert keys == set(RunConfig.__dataclass_fields__)
+    assert set(NOT_HASHED) < keys
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
@@ -117,3 +117,8 @@ def test_a_schedule_sets_the_rate_and_starts_afresh_with_each_task(schedule, rat
     result = launch(tmp_path, "strategy=naive", f"schedule={schedule}", "epochs=2", "optimizer.lr=0.4")
     found = [line["learning_rate"] for line in records_of(result.folder) if line["event"] == "epoch"]
     assert found == pytest.approx(rates * 2)
+
+
+def test_the_tiny_runs_of_these_tests_are_described_as_hydra_would():
+    overrides = ("strategy=hlop", "scenario=split", "scenario.mode=class", "epochs=2", "model.hidden=[7,5]", "seed=2")
+    assert described(*overrides) == composed(*overrides)

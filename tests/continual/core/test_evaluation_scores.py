@@ -109,7 +109,9 @@ def test_evaluation_leaves_modes_statistics_gradients_and_streams():
 
     def logits(seed):
         given = []
-        score(lambda model, inputs, task: given.append(model(inputs)) or given[-1], model, sequence, range(10), seed=seed)
+        score(
+            lambda model, inputs, task: given.append(model(inputs)) or given[-1], model, sequence, range(10), seed=seed
+        )
         return torch.cat(given)
 
     first, again, other = logits(11), logits(11), logits(12)

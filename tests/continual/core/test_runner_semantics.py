@@ -1,5 +1,6 @@
 """What a run does to weights, random streams and files."""
 
+import itertools
 import json
 import random
 
@@ -23,6 +24,7 @@ import continual
 from continual.data import Dataset, Test
 from continual.metrics import AccuracyMatrices
 from continual.objectives import masked_logits
+from continual.scenarios import permuted, split
 from continual.strategies import Naive
 
 
@@ -80,11 +82,32 @@ def test_every_epoch_sees_every_sample_once(tmp_path):
     launch(tmp_path, "epochs=2", "batch_size=64", own={"strategy": Watches()})
     sizes = [len(batch) for batch in seen]
     assert sizes == [64, 64, 64, NUM_TRAIN - 192] * 4
-    epochs = [sorted(sum(seen[start : start + 4], [])) for start in range(0, 16, 4)]
+    epochs = [sorted(itertools.chain(*seen[start : start + 4])) for start in range(0, 16, 4)]
     assert epochs[0] == epochs[1] != epochs[2] == epochs[3]
     assert seen[0] != seen[4], "the order is drawn again in every epoch"
-    inputs = small_data().train.inputs.reshape(NUM_TRAIN, -1).sum(1)
-    assert len(inputs) == len(epochs[0])
+    place = np.arange(1.0, 65)
+    assert epochs[0] == pytest.approx(sorted(permuted(small_data(), 2).tasks[0].train.inputs.reshape(-1, 64) @ place))
+
+
+@pytest.mark.parametrize("mode", ["task", "domain", "class"])
+def test_recorded_loss_and_accuracy_are_those_of_the_rows_that_compete(mode, tmp_path):
+    losses, hits = [], []
+
+    class Watches(Naive):
+        name = "watches"
+
+        def terms(self, outputs, batch):
+            masked = masked_logits(outputs.detach(), batch.active)
+            losses.append(float(torch.nn.functional.cross_entropy(masked, batch.targets)))
+            hits.extend((masked.argmax(1) == batch.targets).tolist())
+
+    chosen = ("scenario=split", "scenario.num_tasks=2", f"scenario.mode={mode}", "scenario.train_logits=current")
+    result = launch(tmp_path, *chosen, "batch_size=500", own={"strategy": Watches()})
+    epochs = [line for line in records_of(result.folder) if line["event"] == "epoch"]
+    assert [line["loss"] for line in epochs] == pytest.approx(losses, rel=1e-6)
+    half = len(split(small_data(), num_tasks=2).tasks[0].train)
+    wanted = [sum(hits[:half]) / half, sum(hits[half:]) / (len(hits) - half)]
+    assert [line["accuracy"] for line in epochs] == pytest.approx(wanted)
 
 
 def test_the_hooks_come_in_the_order_of_the_contract(tmp_path):
@@ -203,8 +226,6 @@ def accuracies(model, tasks, num_classes):
 
 @pytest.fixture
 def own_tasks():
-    from continual.scenarios import split
-
     return split(small_data(), num_tasks=5, mode="task")
 
 

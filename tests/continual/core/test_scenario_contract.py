@@ -51,7 +51,9 @@ def test_samples_of_old_tasks_compete_among_their_own_rows_where_the_task_is_kno
         assert data.active.shape == (len(data), 10)
         for task in range(3):
             rows = ROWS["task", "seen"][task]
-            assert {tuple(mask.nonzero().flatten().tolist()) for mask in data.active[data.task == task]} == {tuple(rows)}
+            assert {tuple(mask.nonzero().flatten().tolist()) for mask in data.active[data.task == task]} == {
+                tuple(rows)
+            }
     else:
         assert data.active.shape == (sequence.num_classes,)
 
@@ -62,7 +64,9 @@ def test_a_batch_holds_a_sample_with_its_own_target_task_and_rows():
     whole = {tuple(row.tolist()): int(t) for row, t in zip(data.inputs.flatten(1), data.targets, strict=True)}
     seen = 0
     for batch in data.batches(64, torch.Generator().manual_seed(0)):
-        for row, target, active, task in zip(batch.inputs.flatten(1), batch.targets, batch.active, batch.task, strict=True):
+        for row, target, active, task in zip(
+            batch.inputs.flatten(1), batch.targets, batch.active, batch.task, strict=True
+        ):
             assert whole[tuple(row.tolist())] == int(target)
             assert int(task) == int(target) // 2
             assert active.nonzero().flatten().tolist() == [2 * int(task), 2 * int(task) + 1]

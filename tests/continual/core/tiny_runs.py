@@ -1,5 +1,6 @@
 """Runs of a fraction of a second on real digits, and what two runs are compared by."""
 
+import copy
 import json
 import logging
 from functools import lru_cache
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import yaml
 from safetensors.torch import load_file
 from torch import nn
 
@@ -35,11 +37,39 @@ def small_data(validation=0.0):
     )
 
 
+PLAIN = ("epochs", "batch_size", "dtype", "evaluate_on", "evaluate_future")
+COMPOSED_BELOW = ("sizes", "schedule")  # other keys are interpolated from these
+
+
 @lru_cache
-def described(*overrides):
-    """Compose a tiny run once per set of overrides; its neurons fire easily, so that no layer stays silent."""
+def composed(*overrides):
+    """Let Hydra compose a tiny run; its neurons fire easily, so that no layer stays silent."""
     lively = () if "model=relu_mlp" in overrides else ("model.neuron.threshold=0.3",)
     return compose(["debug=tiny", "model.hidden=[12,12]", "optimizer.lr=0.5", *lively, *overrides])
+
+
+def described(*overrides):
+    """Describe a tiny run; Hydra is asked for what only it can do, plain values are put in place, as it would."""
+    scheduled = any(override.startswith("schedule=") for override in overrides)
+    direct = [override for override in overrides if not scheduled and is_direct(override)]
+    description = copy.deepcopy(composed(*(override for override in overrides if override not in direct)))
+    for override in direct:
+        path, _, value = override.partition("=")
+        *parents, key = path.split(".")
+        node = description
+        for parent in parents:
+            node = node[parent]
+        assert key in node, f"{path} is not in the configuration"
+        node[key] = yaml.safe_load(value)
+    return description
+
+
+def is_direct(override):
+    """Whether nothing but the value of one key depends on an override."""
+    path, _, value = override.partition("=")
+    parents = path.split(".")[:-1]
+    below = bool(parents) and parents[0].isidentifier() and parents[0] not in COMPOSED_BELOW
+    return (below or path in PLAIN) and "{" not in value and not path.endswith("_target_")
 
 
 def launch(output, *overrides, progress=None, own=None, **settings):
@@ -65,9 +95,7 @@ def foreign_network(seed=0, num_classes=10, dropout=0.3):
 def records_of(folder):
     """Every line of the records without wall times."""
     lines = (Path(folder) / "records.jsonl").read_text().splitlines()
-    return [
-        {key: value for key, value in json.loads(line).items() if not key.startswith("seconds")} for line in lines
-    ]
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith("seconds")} for line in lines]
 
 
 def weights_of(folder):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tiny_runs import foreign_network, launch, records_of, same_tensors, small_data, weights_of
+from tiny_runs import foreign_network, launch, records_of, same_tensors, weights_of
 from torch import nn
 
 import continual
@@ -11,7 +11,7 @@ import continual.strategies.hlop
 from continual.data import Test, Train
 from continual.scenarios import Task, TaskSequence
 from continual.strategies import HLOP
-from neuro.lateral import EnergyShare, Eigen, Hebbian, HebbianAccumulated, ListedSizes, NoRows
+from neuro.lateral import Eigen, EnergyShare, Hebbian, HebbianAccumulated, ListedSizes, NoRows
 
 OPTIMISERS = {
     "sgd": (),
