@@ -90,7 +90,7 @@ class Hebbian:
 
     name = "hebbian"
 
-    def __init__(self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 1) -> None:
+    def __init__(self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 5) -> None:
         if not rate > 0:
             raise ValueError(f"rate must be above 0, got {rate}.")
         if not 0 <= momentum < 1:
