@@ -7,31 +7,33 @@ model = continual.load(result.folder, task=0)
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from continual.assembly import make_model, make_parts
 from continual.checkpoint import read_checkpoint
 from continual.config import RunConfig
 from continual.data import Dataset
 from continual.errors import UserError
+from continual.numerics import numerics
 from continual.outcome import Result, describe_run, finish, read_result
 from continual.progress import Silent
 from continual.records import Records
 from continual.run_folder import open_folder, read_config
 from continual.runner import Parts, run_sequence, score, steps_per_task
-from continual.scenarios import TaskSequence
+from continual.scenarios import Task, TaskSequence
 from continual.state import RunState, conditions
 
 
 def run(
     overrides: Sequence[str] = (),
     *,
-    tasks: TaskSequence | None = None,
+    tasks: TaskSequence | Sequence[Task] | None = None,
     data: Dataset | None = None,
     model: nn.Module | None = None,
     strategy: Any = None,
@@ -42,12 +44,12 @@ def run(
 
     Args:
         overrides: as on the command line, on top of the default configuration.
-        tasks: your own sequence, in place of data and scenario.
+        tasks: your own sequence, or a list of tasks, in place of data and scenario.
         data: your own data set, in place of the configured one.
         model: your own network; it is trained in place.
         strategy: your own object, or the name of a configured strategy.
         progress: is told what happens; silent by default.
-        settings: any further key of `RunConfig`, such as epochs=3 or output="here".
+        settings: any further key of `RunConfig`, such as epochs=3, output="here" or an objective of your own.
 
     Returns:
         The finished run; a run that is already there is read, one that was interrupted goes on.
@@ -60,35 +62,33 @@ def run(
 
     chosen = [f"strategy={strategy}"] if isinstance(strategy, str) else []
     description = compose([*overrides, *chosen]) | settings
-    own: dict[str, Any] = {"scenario": tasks, "data": data, "model": model}
-    own["strategy"] = None if isinstance(strategy, str) else strategy
+    own = {"scenario": tasks, "data": data, "model": model, "strategy": None if chosen else strategy}
+    description |= {key: part for key, part in own.items() if part is not None}
     if tasks is not None:
-        description["data"] = None
-    return run_config(description, {key: part for key, part in own.items() if part is not None}, progress)
+        description["scenario"], description["data"] = as_sequence(tasks), None
+    return run_config(description, progress)
 
 
-def run_config(
-    description: dict[str, Any], own: dict[str, Any] | None = None, progress: Silent | None = None
-) -> Result:
+def run_config(description: dict[str, Any], progress: Silent | None = None) -> Result:
     """Run what a resolved configuration describes.
 
     Args:
-        description: plain data, one key per field of `RunConfig`.
-        own: objects that take the place of described parts.
+        description: one key per field of `RunConfig`: plain data, or objects in place of described parts.
         progress: is told what happens.
     """
-    own, progress = own or {}, progress or Silent()
-    config = RunConfig.from_dict(description | own)
-    described = config.as_dict() | {key: describe(part) for key, part in own.items()}
-    parts = make_parts(config)
-    folder = open_folder(described, config.overwrite)
-    if (folder / "metrics.json").exists():
-        return read_result(folder)
-    state, records = resume(parts, config, folder)
-    progress.start_run(parts.strategy.name, len(parts.sequence.tasks), steps_per_task(parts))
-    run_sequence(parts, state, folder, records, progress)
-    progress.end_run()
-    return finish(parts, state, folder, records)
+    progress = progress or Silent()
+    config = RunConfig.from_dict(description)
+    described = {key: describe(part) for key, part in config.as_dict().items()}
+    with numerics(config.threads):
+        parts = make_parts(config)
+        folder = open_folder(described, config.overwrite)
+        if (folder / "metrics.json").exists():
+            return read_result(folder)
+        state, records = resume(parts, config, folder)
+        progress.start_run(parts.strategy.name, len(parts.sequence.tasks), steps_per_task(parts))
+        run_sequence(parts, state, folder, records, progress)
+        progress.end_run()
+        return finish(parts, state, folder, records)
 
 
 def resume(parts: Parts, config: RunConfig, folder: Path) -> tuple[RunState, Records]:
@@ -109,10 +109,13 @@ def resume(parts: Parts, config: RunConfig, folder: Path) -> tuple[RunState, Rec
             f"The run in {folder} was begun under conditions that round differently ({'; '.join(changed)}); "
             f"restore them, go on with resume=force, or start over with overwrite=true."
         )
+    path, known = folder / "records.jsonl", checkpoint.progress["records_length"]
+    if not path.exists() or path.stat().st_size < known:
+        raise UserError(f"{path} is shorter than its checkpoint knows (the records were cut); use overwrite=true.")
     parts.model.load_state_dict(checkpoint.model)
     parts.strategy.load_state_dict(checkpoint.strategy)
     state = RunState.from_json(checkpoint.tasks_done, checkpoint.progress)
-    return state, Records(folder / "records.jsonl", checkpoint.progress["records_length"])
+    return state, Records(path, known)
 
 
 def load(run_folder: str | Path, task: int | None = None, model: nn.Module | None = None) -> nn.Module:
@@ -141,19 +144,48 @@ def load(run_folder: str | Path, task: int | None = None, model: nn.Module | Non
         if "object" in config.model:
             raise UserError(f"The run in {folder} was made with a network of your own; pass it: load(run, model=...).")
         begun = json.loads((folder / "records.jsonl").read_text().partition("\n")[0])
-        model = make_model(config, begun["input_shape"], begun["num_classes"])
+        model = make_model(config, begun["input_shape"], begun["num_classes"]).to(getattr(torch, config.dtype))
     model.load_state_dict(weights)
     return model.eval()
 
 
-def describe(part: Any) -> dict[str, Any]:
-    """Describe an object of the user's so that two different ones have two run folders."""
-    described: dict[str, Any] = {"object": f"{type(part).__module__}.{type(part).__qualname__}"}
+def as_sequence(tasks: TaskSequence | Sequence[Task]) -> TaskSequence:
+    """Make a sequence of a list of tasks: in domain mode if all use the same rows of the head, else in task mode.
+
+    Raises:
+        UserError: if something else came.
+    """
+    if isinstance(tasks, TaskSequence):
+        return tasks
+    if not isinstance(tasks, list | tuple) or not all(isinstance(task, Task) for task in tasks) or not tasks:
+        raise UserError(f"tasks must be a TaskSequence or a list of Task, got {tasks!r}.")
+    rows = [set(task.classes) for task in tasks]
+    mode = "domain" if all(other == rows[0] for other in rows) else "task"
+    return TaskSequence("tasks", tuple(tasks), mode, max(set().union(*rows)) + 1)
+
+
+def describe(part: Any) -> Any:
+    """Describe a part as plain data, so that two different objects have two run folders and equal ones share one."""
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    if isinstance(part, dict):
+        return {key: describe(value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [describe(value) for value in part]
+    kind = part if callable(part) and hasattr(part, "__qualname__") else type(part)
+    described: dict[str, Any] = {"object": f"{kind.__module__}.{kind.__qualname__}"}
     if isinstance(part, TaskSequence | Dataset):
-        described |= {"name": part.name, "checksum": part.checksum}
-    elif isinstance(part, nn.Module):
-        weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in part.state_dict().values())
-        described |= {"shape": str(part), "weights": hashlib.sha256(weights).hexdigest()}
-    else:
-        described |= {key: repr(value) for key, value in sorted(vars(part).items()) if not key.startswith("_")}
-    return described
+        return described | {"name": part.name, "checksum": part.checksum}
+    if isinstance(part, nn.Module):
+        return described | {"shape": str(part), "weights": _digest(part.state_dict().values())}
+    if isinstance(part, Tensor):
+        return described | {"values": _digest([part])}
+    attributes = getattr(part, "__dict__", {}) if kind is not part else {}
+    return described | {key: describe(value) for key, value in sorted(attributes.items()) if not key.startswith("_")}
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -3,17 +3,20 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
+from continual.batches import as_tensors
 from continual.config import RunConfig, build
+from continual.data import Dataset
 from continual.errors import UserError
 from continual.evaluation import part_of
 from continual.runner import Parts
 from continual.scenarios import TaskSequence
-from continual.seeding import seeded
-from continual.strategies import Setting
-from neuro.lateral import last_linear
+from continual.seeding import apart, seeded
+from continual.strategies import Setting, Strategy
+from neuro.lateral import evaluating, last_linear
 
 
 def make_parts(config: RunConfig) -> Parts:
@@ -22,9 +25,8 @@ def make_parts(config: RunConfig) -> Parts:
     Raises:
         UserError: if a part does not fit.
     """
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    torch.set_flush_denormal(True)  # fading gradients are full of denormals, which are some ten times slower
+    for key, kind in (("scenario", TaskSequence), ("data", Dataset), ("model", nn.Module), ("strategy", Strategy)):
+        require(key, getattr(config, key), kind)
     sequence, allow = make_sequence(config), config.allow
     model = make_model(config, sequence.input_shape, sequence.num_classes).to(
         device_of(config.device), getattr(torch, config.dtype)
@@ -41,9 +43,8 @@ def make_parts(config: RunConfig) -> Parts:
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     make_optimizer, make_schedule = optimizer_makers(config)
-    trial = make_optimizer(list(model.parameters()))
-    if make_schedule is not None:
-        make_schedule(trial)
+    check_fit(model, sequence, config)
+    check_schedule(make_optimizer(list(model.parameters())), make_schedule, config.epochs)
     return Parts(
         model,
         sequence,
@@ -70,6 +71,57 @@ def optimizer_makers(config: RunConfig) -> tuple[Callable[..., Any], Callable[..
         return build(config.schedule, "schedule", config.allow, optimizer=optimizer)
 
     return make_optimizer, make_schedule if config.schedule is not None else None
+
+
+def require(key: str, part: Any, kind: type) -> None:
+    """Refuse a part that is neither described nor an object of its role.
+
+    Raises:
+        UserError: saying what came.
+    """
+    if part is not None and not isinstance(part, dict | kind):
+        raise UserError(f"{key} must be described with _target_ or be a {kind.__name__}, got {part!r}.")
+
+
+def check_fit(model: nn.Module, sequence: TaskSequence, config: RunConfig) -> None:
+    """Send one sample through the network.
+
+    Raises:
+        UserError: if an input does not fit, or the head has too few rows.
+    """
+    reference = next(model.parameters())
+    one = sequence.tasks[0].train.select(np.array([0]))
+    inputs, _ = as_tensors(one, reference.device, reference.dtype)
+    try:
+        with evaluating(model), apart(model, config.seed, "fit"):
+            logits = model(inputs)
+    except (RuntimeError, ValueError) as problem:
+        reason = " ".join(str(problem).split())
+        raise UserError(
+            f"The model cannot take inputs {list(inputs.shape)} ({reason}); change its input size."
+        ) from problem
+    if tuple(logits.shape) != (1, sequence.num_classes):
+        raise UserError(
+            f"The model must give logits [B, {sequence.num_classes}], one row of the head per class of the sequence; "
+            f"it gave {list(logits.shape)} for one sample."
+        )
+
+
+def check_schedule(optimizer: Any, make_schedule: Callable[..., Any] | None, epochs: int) -> None:
+    """Run a schedule through the epochs of one task.
+
+    Raises:
+        UserError: if it fails on the way.
+    """
+    if make_schedule is None:
+        return
+    schedule = make_schedule(optimizer)
+    optimizer.step()
+    for _ in range(epochs):
+        try:
+            schedule.step()
+        except (ArithmeticError, ValueError, TypeError, RuntimeError) as problem:
+            raise UserError(f"schedule: {problem}; change its settings.") from problem
 
 
 def make_sequence(config: RunConfig) -> TaskSequence:

@@ -89,7 +89,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write tensors atomically as safetensors; give the SHA-256 of the file."""
-    content = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+    content = save({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()})
     write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
 

@@ -39,7 +39,7 @@ Overrides are Hydra's: group=choice, key=value, key.sub=value.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
+    options = _parser().parse_intermixed_args(given)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         return _dispatch(options)

@@ -88,12 +88,13 @@ def _compose(overrides: list[str], config_dir: str | None) -> dict[str, Any]:
 
     if config_dir is not None and not Path(config_dir).is_dir():
         raise UserError(f"--config-dir {config_dir} is not a folder.")
-    search = [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else []
+    quoted = str(Path(config_dir).resolve()).replace("\\", "\\\\").replace("'", "\\'") if config_dir else ""
+    search = [f"hydra.searchpath=['file://{quoted}']"] if config_dir else []
     try:
         with initialize_config_dir(str(config_folder().resolve()), version_base="1.3"):
             composed = hydra_compose("train", overrides=[*search, *overrides])
         resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-    except (HydraException, OmegaConfBaseException) as problem:
+    except (HydraException, OmegaConfBaseException, ValueError) as problem:
         raise UserError(_sentence(str(problem), overrides, config_dir)) from problem
     return resolved
 
@@ -110,6 +111,10 @@ def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) ->
         parent, _, key = unknown.group(1).rpartition(".")
         where = f"{parent} has" if parent else "There is"
         return f"{where} no key {key!r}{did_you_mean(key, _keys_below(parent, overrides, config_dir))}."
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        if group in GROUPS and choice in ("null", ""):
+            return f"{group} cannot be left out; choose from {', '.join(choices(group, config_dir))}."
     given = f" (given: {' '.join(overrides)})" if overrides else ""
     return f"The configuration cannot be composed: {' '.join(message.split())}{given}"
 

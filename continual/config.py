@@ -8,6 +8,7 @@ one sentence that names the path to it. This file knows nothing of Hydra.
 import difflib
 import importlib
 import inspect
+import math
 import re
 import typing
 from collections.abc import Mapping, Sequence
@@ -78,8 +79,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
+        self.output = str(self.output)
         for entry in fields(self):
             setattr(self, entry.name, _fitted(getattr(self, entry.name), hints[entry.name], entry.name))
+        if self.name is not None and not re.fullmatch(r"[\w.-]*\w[\w.-]*", self.name):
+            raise UserError(f"name must be made of letters, digits, '.', '_' and '-', got {self.name!r}.")
         if self.name is None:
             self.name = "_".join(label_of(part) for part in (self.scenario, self.data) if part is not None)
         for key in ("epochs", "batch_size", "threads"):
@@ -158,9 +162,12 @@ def resolve(target: str, path: str, allow: Sequence[str] = ()) -> Any:
         )
     module_name, _, attribute = target.rpartition(".")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        found = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as problem:
         raise UserError(f"{path}._target_: {target!r} cannot be imported ({problem}).") from problem
+    if not callable(found):
+        raise UserError(f"{path}._target_ must name a class or a function, but {target!r} is a {type(found).__name__}.")
+    return found
 
 
 def call(target: Any, path: str, keys: Mapping[str, Any], injected: Mapping[str, Any]) -> Any:
@@ -179,8 +186,8 @@ def call(target: Any, path: str, keys: Mapping[str, Any], injected: Mapping[str,
         arguments[key] = _fitted(value, hints.get(key, Any), f"{path}.{key}")
     try:
         return target(**arguments, **injected)
-    except (ValueError, TypeError, OSError) as problem:
-        raise UserError(f"{path}: {problem}") from problem
+    except (ValueError, TypeError, OSError, ArithmeticError, RuntimeError) as problem:
+        raise UserError(f"{path}: {' '.join(str(problem).split())}") from problem
 
 
 def did_you_mean(key: str, choices: typing.Iterable[str]) -> str:
@@ -224,7 +231,7 @@ def _fitted(value: Any, hint: Any, path: str) -> Any:
         raise UserError(f"{path} must be a list, got {value!r}.")
     if hint not in _PLAIN:
         return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and not isinstance(value, bool) and _reads_as_number(value):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise UserError(f"{path} must be {_PLAIN[hint]}, got {value!r}.")
@@ -238,6 +245,14 @@ def _fitted_to_one_of(value: Any, options: tuple[Any, ...], path: str) -> Any:
     if value is None or not plain or (others and not isinstance(value, str)):
         return value
     return value if isinstance(value, str) and str in plain else _fitted(value, plain[0], path)
+
+
+def _reads_as_number(value: Any) -> bool:
+    """Tell whether a value is a number, or the text of one: YAML takes 1e-3 for a text."""
+    try:
+        return isinstance(value, int | float | str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 _PLAIN = {float: "a number", int: "a whole number", bool: "true or false", str: "a text"}

@@ -1,6 +1,7 @@
 """Stop a run whose loss is not finite, and say where.
 
-Losses are checked once an epoch, so that no step waits for an accelerator; the step is then read off the losses kept.
+On the CPU every loss is looked at before its step is made. On an accelerator they are looked at once an epoch, so that
+no step waits for it; the step is then read off the losses kept. What the epoch leaves must be finite too.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from neuro.lateral import evaluating
 
 
 def check_finite(losses: Tensor, model: nn.Module, inputs: Tensor, task: Task, epoch: int, folder: Path) -> None:
-    """Raise if a loss of the epoch is NaN or infinite.
+    """Raise if a loss of the epoch, or what it leaves, is NaN or infinite.
 
     Args:
         losses: of every step of the epoch, [steps].
@@ -30,20 +31,30 @@ def check_finite(losses: Tensor, model: nn.Module, inputs: Tensor, task: Task, e
     Raises:
         DivergedError: naming the step, the layer and the last good checkpoint.
     """
-    if bool(torch.isfinite(losses).all()):
+    finite, layer = torch.isfinite(losses), first_bad_layer(model, inputs)
+    if bool(finite.all()) and layer is None:
         return
-    step = int((~torch.isfinite(losses)).nonzero()[0])
-    checkpoint = folder / "checkpoint" / "state.json"
-    last = f"the last good checkpoint is {checkpoint.parent}" if checkpoint.exists() else "no task was finished before"
+    step = len(losses) - 1 if bool(finite.all()) else int((~finite).nonzero()[0])
+    checkpoint = folder / "checkpoint"
+    there = (checkpoint / "state.json").exists()
+    last = f"the last good checkpoint is {checkpoint}" if there else "no task was finished before"
+    where = (
+        f"the first layer that is not finite is {layer!r}" if layer else "every layer is finite: the loss overflowed"
+    )
+    what = f"The loss became {float(losses[step])}" if not bool(finite.all()) else "The network became infinite or NaN"
     raise DivergedError(
-        f"The loss became {float(losses[step])} in task {task.index + 1} ({task.name}), epoch {epoch + 1}, "
-        f"step {step + 1}; the first layer that is not finite is {first_bad_layer(model, inputs)}; {last}. "
-        f"Lower optimizer.lr and run again."
+        f"{what} in task {task.index + 1} ({task.name}), "
+        f"epoch {epoch + 1}, step {step + 1}; {where}; {last}. Lower optimizer.lr and run again."
     )
 
 
-def first_bad_layer(model: nn.Module, inputs: Tensor) -> str:
-    """Name the first layer, in the order of computation, whose weight or output is not finite."""
+def is_seen_to_fail(loss: Tensor) -> bool:
+    """Tell whether a loss is not finite, where looking costs no waiting: on the CPU."""
+    return loss.device.type == "cpu" and not bool(torch.isfinite(loss))
+
+
+def first_bad_layer(model: nn.Module, inputs: Tensor) -> str | None:
+    """Name the first layer, in the order of computation, whose weight or output is not finite; None if all are."""
     bad: list[str] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -61,4 +72,4 @@ def first_bad_layer(model: nn.Module, inputs: Tensor) -> str:
                 stack.callback(module.register_forward_hook(watch(name)).remove)
         with evaluating(model):
             model(inputs)
-    return repr(bad[0]) if bad else "none any more: the loss itself overflowed"
+    return bad[0] if bad else None

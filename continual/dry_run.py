@@ -9,6 +9,7 @@ import torch
 from continual.assembly import make_parts
 from continual.batches import gather
 from continual.config import RunConfig
+from continual.numerics import numerics
 from continual.run_folder import run_hash
 from continual.runner import steps_per_task, train_epoch
 
@@ -25,6 +26,11 @@ def estimate(description: dict[str, Any]) -> str:
         UserError: if a part does not fit.
     """
     config = RunConfig.from_dict(description)
+    with numerics(config.threads):
+        return _estimate(config)
+
+
+def _estimate(config: RunConfig) -> str:
     parts = make_parts(config)
     tasks = parts.sequence.tasks
     steps = steps_per_task(parts) * len(tasks)

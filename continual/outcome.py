@@ -15,7 +15,7 @@ from continual.evaluation import part_of
 from continual.metrics import AccuracyMatrices, summarise
 from continual.records import Records
 from continual.runner import Parts, steps_per_task
-from continual.seeding import seeded
+from continual.seeding import apart
 from continual.state import RunState, conditions
 from neuro.probes import neuron_layers, record
 
@@ -58,8 +58,6 @@ def describe_run(parts: Parts, config: RunConfig) -> dict[str, Any]:
 
 def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Result:
     """Write matrices, metrics and an example of activity; then the report."""
-    from continual.reports import write_report  # matplotlib is slow to import; a run needs it at its end only
-
     matrices = state.matrices(parts.sequence, parts.part)
     matrices.save(folder / "accuracy_matrix.npz")
     save_activity(parts, folder / "activity.npz")
@@ -76,18 +74,27 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
         **summarise(matrices, parts.sequence.mode),
         "synaptic_operations": sum(layer["synaptic_operations"] for layer in layers),
         "macs": sum(layer["macs"] for layer in layers),
-        "learning_operations": parts.strategy.operations,
-        "stored_bytes": parts.strategy.stored_bytes,
+        "learning_operations": ended[-1]["learning_operations"],
+        "stored_bytes": ended[-1]["stored_bytes"],
         **seconds,
         "seconds": sum(state.seconds.values()),
     }
     write_atomically(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
-    write_report(folder)
+    draw_report(folder)
     return Result(folder, matrices, metrics, parts.model)
 
 
+def draw_report(folder: Path) -> None:
+    """Write the page and figures of a finished run."""
+    from continual import reports  # matplotlib is slow to import; a run needs it at its end only
+
+    reports.write_report(folder)
+
+
 def read_result(folder: Path) -> Result:
-    """Read a finished run."""
+    """Read a finished run; its report is drawn if that was cut short."""
+    if not (folder / "report.html").exists():
+        draw_report(folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     return Result(folder, AccuracyMatrices.load(folder / "accuracy_matrix.npz"), metrics, None)
 
@@ -101,7 +108,7 @@ def save_activity(parts: Parts, path: Path) -> None:
     reference = next(parts.model.parameters())
     inputs, targets = as_tensors(split.select(np.array([0])), reference.device, reference.dtype)  # pyright: ignore[reportAttributeAccessIssue]
     parts.model.eval()
-    with torch.no_grad(), seeded(parts.seed, "raster"), record(parts.model, spiking) as probe:
+    with torch.no_grad(), apart(parts.model, parts.seed, "raster"), record(parts.model, spiking) as probe:
         parts.model(inputs)
     arrays = {
         f"spikes/{name}": spikes[:, 0].flatten(1).to(torch.uint8).cpu().numpy() for name, spikes in probe.spikes.items()

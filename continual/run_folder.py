@@ -45,14 +45,15 @@ def open_folder(description: Mapping[str, Any], overwrite: bool) -> Path:
     if is_run(output):
         raise UserError(f"output={output} is itself the folder of a run; name the folder above it, or a new one.")
     folder = output / f"{description['name']}-{run_hash(description)}"
-    if folder.exists() and any(folder.iterdir()) and not is_run(folder):
+    if folder.exists() and not is_run(folder) and not _is_empty(folder):
         raise UserError(f"{folder} holds something that is not a run of ours; move it away, or choose another output.")
     try:
         if overwrite and is_run(folder):
             shutil.rmtree(folder)
-        for part in ("weights", "checkpoint", "figures"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         _write_or_compare(folder / "config.yaml", description)
+        for part in ("weights", "checkpoint", "figures"):
+            (folder / part).mkdir(exist_ok=True)
     except OSError as problem:
         raise UserError(
             f"The output folder {folder} cannot be written ({problem.strerror}); choose another output."
@@ -79,9 +80,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     return description
 
 
+def _is_empty(folder: Path) -> bool:
+    """Tell whether nothing is in a folder, or only a draft that an interrupted write left."""
+    return folder.is_dir() and all(entry.name.endswith(".draft") for entry in folder.iterdir())
+
+
 def _write_or_compare(path: Path, description: Mapping[str, Any]) -> None:
-    if path.exists() and run_hash(read_config(path.parent)) != run_hash(description):
-        raise UserError(f"{path.parent} holds another run; choose another output.")
+    if path.exists():
+        if run_hash(read_config(path.parent)) != run_hash(description):
+            raise UserError(f"{path.parent} holds another run; choose another output.")
+        return
     content = yaml.safe_dump({"format_version": FORMAT_VERSION, **description}, sort_keys=False)
     write_atomically(path, content.encode())
 

@@ -17,12 +17,13 @@ from torch import nn
 
 from continual.batches import TrainingData, as_tensors, gather
 from continual.checkpoint import Checkpoint, write_checkpoint, write_tensors
-from continual.divergence import check_finite
+from continual.divergence import check_finite, is_seen_to_fail
 from continual.evaluation import EvaluationPart, Scores, evaluate, part_of
+from continual.objectives import masked_logits
 from continual.progress import Silent
 from continual.records import Records
 from continual.scenarios import Task, TaskSequence
-from continual.seeding import derive_seed, reseed_modules, seeded, stream
+from continual.seeding import apart, derive_seed, reseed_modules, seeded, stream
 from continual.state import RunState, conditions
 from continual.strategies import Strategy
 from neuro.learning import BPTT
@@ -119,7 +120,8 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
         started, losses, hits = time.perf_counter(), [], []
         for update in train_epoch(parts, optimizer, data, stream(parts.seed, "order", task.index, epoch)):
             losses.append(update.loss)
-            hits.append((update.outputs.argmax(1) == update.batch.targets).sum())
+            competing = masked_logits(update.outputs, update.batch.active)
+            hits.append((competing.argmax(1) == update.batch.targets).sum())
             progress.step()
         check_finite(torch.stack(losses), parts.model, data.inputs[: parts.batch_size], task, epoch, folder)
         records.write(
@@ -143,6 +145,9 @@ def train_epoch(
         optimizer.zero_grad(set_to_none=True)
         mixed = parts.strategy.mix(batch)
         for update in parts.rule.updates(parts.model, mixed, parts.objective, parts.strategy.terms):
+            if is_seen_to_fail(update.loss):
+                yield update
+                return
             parts.strategy.after_backward(parts.model)
             optimizer.step()
             parts.strategy.after_step(parts.model)
@@ -170,7 +175,7 @@ def measure(parts: Parts, task: Task) -> dict[str, Any]:
     reference = next(parts.model.parameters())
     split = part_of(task, parts.part)
     inputs, _ = as_tensors(split.select(np.arange(min(500, len(split)))), reference.device, reference.dtype)  # pyright: ignore[reportAttributeAccessIssue]
-    with seeded(parts.seed, "statistics", task.index):
+    with apart(parts.model, parts.seed, "statistics", task.index):
         layers = measure_activity(parts.model, inputs)
     return {
         "layers": [layer._asdict() for layer in layers],

@@ -5,6 +5,10 @@ import os
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# Shapes and types of the engine's signatures are enforced while tests run, and only then.
+install_import_hook(["neuro"], "beartype.beartype")
 
 pytest.register_assert_rewrite("contracts")
 

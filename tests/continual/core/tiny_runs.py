@@ -75,7 +75,7 @@ def is_direct(override):
 def launch(output, *overrides, progress=None, own=None, **settings):
     """Run one strategy on a few digits."""
     parts = {"data": small_data()} | (own or {})
-    return run_config(described(*overrides) | {"output": str(output)} | settings, parts, progress)
+    return run_config(described(*overrides) | {"output": str(output)} | settings | parts, progress)
 
 
 def foreign_network(seed=0, num_classes=10, dropout=0.3):
