@@ -16,7 +16,7 @@ run: $(READY)    ## the main job: naive and HLOP on permuted MNIST-5k (RUN="over
 	$(BIN)/python -m continual $(RUN)
 
 test: $(READY)   ## the fast tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 4
 
 test-slow: $(READY)  ## the rest: minutes, a browser, whole data sets where they are
 	$(BIN)/python -m pytest -m slow

@@ -2,9 +2,9 @@
 
     python benchmarks/hlop_cost.py [--learning hebbian_accumulated] [--threads 2]
 
-The network, data and subspace sizes of configs/experiment/permuted_mnist5k_hlop.yaml. Two copies of the network take turns, a few
-steps each, so that a change of the machine's speed meets both; one epoch per task is timed and counts five times, as in
-the protocol. Learning is the pass at each task's end.
+The network, data and subspace sizes of configs/experiment/permuted_mnist5k_hlop.yaml. Two copies of the network take
+turns, a few steps each, so that a change of the machine's speed meets both; one epoch per task is timed and counts
+five times, as in the protocol. Learning is the pass at each task's end.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-from continual.config import build
 from continual.compose import compose
+from continual.config import build
 from continual.data import mnist5k
 from continual.scenarios import permuted
 from neuro.lateral import Eigen, Hebbian, HebbianAccumulated, Protection

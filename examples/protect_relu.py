@@ -2,8 +2,8 @@
 
     python examples/protect_relu.py
 
-A ReLU network with biases and batch norm, trained with Adam, learns three permutations of MNIST-5k one after another; once as
-it is, once protected. The lines marked 1, 2 and 3 are all that differs.
+A ReLU network with biases and batch norm, trained with Adam, learns three permutations of MNIST-5k one after another;
+once as it is, once protected. The lines marked 1, 2 and 3 are all that differs.
 """
 
 import torch
@@ -18,7 +18,13 @@ from neuro.lateral import protect
 def train_on_all(tasks, protected, seed=0):
     torch.manual_seed(seed)
     model = nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
+        nn.Flatten(),
+        nn.Linear(784, 256),
+        nn.BatchNorm1d(256),
+        nn.ReLU(),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, 10),
     )
     protection = protect(model) if protected else None  # 1
     for task in tasks:
@@ -34,7 +40,10 @@ def train_on_all(tasks, protected, seed=0):
                     protection.after_step()  # 2
         if protection is not None:
             protection.end_task(inputs)  # 3
-        print(f"  after {task.name}: " + "  ".join(f"{100 * accuracy(model, old):5.1f}" for old in tasks[: task.index + 1]))
+        print(
+            f"  after {task.name}: "
+            + "  ".join(f"{100 * accuracy(model, old):5.1f}" for old in tasks[: task.index + 1])
+        )
 
 
 def as_tensors(split):

@@ -6,7 +6,7 @@ span.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -169,7 +169,7 @@ class LateralSubspace(nn.Module):
             self.freeze(self.basis.new_empty(saved.shape))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+    def _apply(self, fn: Any, recurse: bool = True) -> "LateralSubspace":
         """Move or convert the rows; what was derived from them is made anew."""
         self._projector = None
         return super()._apply(fn, recurse)

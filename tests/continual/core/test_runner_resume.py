@@ -3,7 +3,9 @@
 import importlib
 import itertools
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -23,7 +25,7 @@ from tiny_runs import (
 import continual.reports
 from continual.checkpoint import write_tensors
 from continual.errors import UserError
-from continual.strategies import HLOP
+from continual.strategies import HLOP, Naive
 
 THREE = ("scenario.num_tasks=3", "epochs=2")
 
@@ -161,6 +163,29 @@ def test_the_same_own_strategy_is_the_same_run(tmp_path):
     again = launch(tmp_path, own={"strategy": HLOP(max_samples=50)}).folder
     other = launch(tmp_path, own={"strategy": HLOP(max_samples=60)}).folder
     assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.array([1.0]), np.array([2.0])),
+        ({1, 2}, {1, 3}),
+        (Path("a"), Path("b")),
+        (torch.tensor([1.0]), torch.tensor([2.0])),
+        ({"a": 1}, {"a": 2}),
+        (b"a", b"b"),
+    ],
+)
+def test_an_own_strategy_that_holds_something_else_is_another_run(one, other, tmp_path):
+    class Holds(Naive):
+        name = "holds"
+
+        def __init__(self, held):
+            self.held = held
+
+    folders = [launch(tmp_path, own={"strategy": Holds(held)}).folder for held in (one, other, one)]
+    assert folders[0] != folders[1]
+    assert folders[0] == folders[2]
 
 
 def test_records_hold_every_event_once(tmp_path):

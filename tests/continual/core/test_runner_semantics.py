@@ -153,6 +153,18 @@ def test_the_global_random_streams_do_not_move_a_run(tmp_path):
     assert same_tensors(weights_of(one)[-1], weights_of(other)[-1])
 
 
+def test_gradients_left_over_in_an_own_network_do_nothing(tmp_path):
+    clean, used = foreign_network(), foreign_network()
+    for parameter in used.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    one, other = (
+        launch(tmp_path / name, "strategy=naive", own={"model": model}) for name, model in (("a", clean), ("b", used))
+    )
+    assert one.folder.name == other.folder.name
+    np.testing.assert_array_equal(one.matrices.baseline_task_aware, other.matrices.baseline_task_aware)
+    assert same_tensors(weights_of(one.folder)[0], weights_of(other.folder)[0])
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_test_part_is_ever_learned_from(strategy, tmp_path):
     data = small_data()
