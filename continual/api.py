@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -172,15 +173,19 @@ def describe(part: Any) -> Any:
         return {key: describe(value) for key, value in part.items()}
     if isinstance(part, list | tuple):
         return [describe(value) for value in part]
+    if isinstance(part, set | frozenset):
+        return sorted((describe(value) for value in part), key=repr)
     kind = part if callable(part) and hasattr(part, "__qualname__") else type(part)
     described: dict[str, Any] = {"object": f"{kind.__module__}.{kind.__qualname__}"}
     if isinstance(part, TaskSequence | Dataset):
         return described | {"name": part.name, "checksum": part.checksum}
     if isinstance(part, nn.Module):
         return described | {"shape": str(part), "weights": _digest(part.state_dict().values())}
-    if isinstance(part, Tensor):
-        return described | {"values": _digest([part])}
-    attributes = getattr(part, "__dict__", {}) if kind is not part else {}
+    if isinstance(part, Tensor | np.ndarray):
+        return described | {"values": _digest([torch.as_tensor(part)])}
+    if kind is part:
+        return described
+    attributes = getattr(part, "__dict__", {"value": repr(part)})
     return described | {key: describe(value) for key, value in sorted(attributes.items()) if not key.startswith("_")}
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 # Shapes and types of the engine's signatures are enforced while tests run, and only then.
-install_import_hook(["neuro"], "beartype.beartype")
+install_import_hook(["neuro.kernels", "neuro.lateral.hebbian", "neuro.lateral.projection"], "beartype.beartype")
 
 pytest.register_assert_rewrite("contracts")
 

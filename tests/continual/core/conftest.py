@@ -28,6 +28,9 @@ def real_reports():
 
 @pytest.fixture(autouse=True)
 def _signals_given_back():
-    before = signal.getsignal(signal.SIGTERM)
+    """Python's own answer to Ctrl-C, which a shell switches off for what it starts in the background."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
