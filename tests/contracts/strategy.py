@@ -183,7 +183,7 @@ class StrategyContract:
         assert [module.training for module in model.modules()] == modes
         assert torch.equal(torch.get_rng_state(), streams)
 
-    @pytest.mark.parametrize("network", ["poisson", "foreign"])
+    @pytest.mark.parametrize("network", [pytest.param("poisson", marks=pytest.mark.slow), "foreign"])
     def test_stopped_and_resumed_equals_never_stopped(self, network, tmp_path):
         chosen = (f"strategy={self.choice}", "scenario.mode=class", *(POISSON if network == "poisson" else ()))
 

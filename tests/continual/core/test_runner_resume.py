@@ -78,10 +78,12 @@ def test_other_optimisers_resume_too(optimizer, tmp_path):
     assert_same_run(whole.folder, launch(tmp_path / "cut", *chosen).folder)
 
 
-@pytest.fixture
-def whole_adam(tmp_path):
+@pytest.fixture(scope="module")
+def whole_adam(tmp_path_factory):
     """An uninterrupted HLOP run with an optimiser whose update is projected."""
-    return launch(tmp_path / "whole", *THREE, "strategy=hlop", "optimizer=adam").folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(continual.reports, "write_report", lambda folder: folder / "report.html")
+        return launch(tmp_path_factory.mktemp("whole"), *THREE, "strategy=hlop", "optimizer=adam").folder
 
 
 @pytest.mark.parametrize(
