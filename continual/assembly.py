@@ -16,7 +16,7 @@ from continual.runner import Parts
 from continual.scenarios import TaskSequence
 from continual.seeding import apart, seeded
 from continual.strategies import Setting, Strategy
-from neuro.lateral import evaluating, last_linear
+from neuro.lateral import evaluating, last_linear, linear_sites
 
 
 def make_parts(config: RunConfig) -> Parts:
@@ -38,7 +38,7 @@ def make_parts(config: RunConfig) -> Parts:
         rule.check(model)
         for task in sequence.tasks:
             part_of(task, config.evaluate_on)
-        head = config.head if config.head is not None else last_linear(model)
+        head = find_head(model, config.head)
         strategy.attach(Setting(model, head, sequence, config.seed))
     except ValueError as problem:
         raise UserError(str(problem)) from problem
@@ -81,6 +81,18 @@ def require(key: str, part: Any, kind: type) -> None:
     """
     if part is not None and not isinstance(part, dict | kind):
         raise UserError(f"{key} must be described with _target_ or be a {kind.__name__}, got {part!r}.")
+
+
+def find_head(model: nn.Module, name: str | None) -> str:
+    """Give the name of the head: the last linear layer, or the linear layer the user names.
+
+    Raises:
+        ValueError: if there is no such layer, listing those there are.
+    """
+    linear = [site.name for site in linear_sites(model)]
+    if name is not None and name not in linear:
+        raise ValueError(f"head={name} is not a linear layer of the model; choose from {', '.join(linear) or 'none'}.")
+    return name if name is not None else last_linear(model)
 
 
 def check_fit(model: nn.Module, sequence: TaskSequence, config: RunConfig) -> None:

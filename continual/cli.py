@@ -39,24 +39,31 @@ Overrides are Hydra's: group=choice, key=value, key.sub=value.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_intermixed_args(given)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _dispatch(options)
+        return _dispatch(_parser().parse_intermixed_args(given))
     except (UserError, DivergedError) as problem:
         print(f"continual: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return _stopped(130)
+        return _stopped(130, given)
     except _Terminated:
-        return _stopped(143)
+        return _stopped(143, given)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has gone
         return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one sentence, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise UserError(f"{message}; `python -m continual --help` shows how to call it.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m continual",
         description="Train a network on one task after another and measure what it forgets.",
         epilog=EXAMPLES,
@@ -208,6 +215,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
-def _stopped(status: int) -> int:
-    print("continual: stopped; the same command goes on from the last finished task.", file=sys.stderr)
+def _stopped(status: int, given: Sequence[str]) -> int:
+    same = "the same command without overwrite=true" if "overwrite=true" in given else "the same command"
+    print(f"continual: stopped; {same} goes on from the last finished task.", file=sys.stderr)
     return status

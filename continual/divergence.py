@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from continual.errors import DivergedError
 from continual.scenarios import Task
+from continual.seeding import apart
 from neuro.lateral import evaluating
 
 
@@ -70,6 +71,6 @@ def first_bad_layer(model: nn.Module, inputs: Tensor) -> str | None:
         for name, module in model.named_modules():
             if not list(module.children()):
                 stack.callback(module.register_forward_hook(watch(name)).remove)
-        with evaluating(model):
+        with evaluating(model), apart(model, 0, "divergence"):
             model(inputs)
     return bad[0] if bad else None
