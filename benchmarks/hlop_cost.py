@@ -2,9 +2,10 @@
 
     python benchmarks/hlop_cost.py [--learning hebbian_accumulated] [--threads 2]
 
-The network, data and subspace sizes of configs/experiment/permuted_mnist5k_hlop.yaml. Two copies of the network take
-turns, a few steps each, so that a change of the machine's speed meets both; one epoch per task is timed and counts
-five times, as in the protocol. Learning is the pass at each task's end.
+The network, data, subspace sizes and the samples learned from are those of
+configs/experiment/permuted_mnist5k_hlop.yaml. Two copies of the network take turns, a few steps each, so that a change
+of the machine's speed meets both; one epoch per task is timed and counts five times, as in the protocol. Learning is
+the pass at each task's end.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def measure(learning, threads, num_tasks=10):
     epochs, batch_size, rate = description["epochs"], description["batch_size"], description["optimizer"]["lr"]
     shape = {"input_shape": (28, 28), "num_classes": 10}
     plain, guarded = (build(description["model"], "model", **shape) for _ in range(2))
-    sizes = build(description["strategy"]["sizes"], "sizes")
+    sizes, max_samples = build(description["strategy"]["sizes"], "sizes"), description["strategy"]["max_samples"]
     protection = Protection(guarded, learning, sizes, trace_side=True)
     unprotected = projected = learned = 0.0
     for task in permuted(mnist5k(), num_tasks=num_tasks).tasks:
@@ -57,7 +58,8 @@ def measure(learning, threads, num_tasks=10):
             unprotected += epochs * train(plain, optimizers[0], turn)
             projected += epochs * train(guarded, optimizers[1], turn, protection)
         started = time.perf_counter()
-        protection.end_task((chosen for chosen, _ in batches), num_batches=len(batches))
+        shown = inputs[torch.cat(order)[:max_samples]].split(batch_size)
+        protection.end_task(shown, num_batches=len(shown))
         learned += time.perf_counter() - started
     return unprotected, projected, learned
 
