@@ -16,7 +16,7 @@ from continual.runner import Parts
 from continual.scenarios import TaskSequence
 from continual.seeding import apart, seeded
 from continual.strategies import Setting, Strategy
-from neuro.lateral import evaluating, last_linear, linear_sites
+from neuro.lateral import evaluating, last_linear
 
 
 def make_parts(config: RunConfig) -> Parts:
@@ -39,7 +39,8 @@ def make_parts(config: RunConfig) -> Parts:
         for task in sequence.tasks:
             part_of(task, config.evaluate_on)
         head = find_head(model, config.head)
-        strategy.attach(Setting(model, head, sequence, config.seed))
+        rule.attach(model)
+        strategy.attach(Setting(model, head, sequence, config.seed, rule, config.epochs, config.batch_size))
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     make_optimizer, make_schedule = optimizer_makers(config)
@@ -89,7 +90,7 @@ def find_head(model: nn.Module, name: str | None) -> str:
     Raises:
         ValueError: if there is no such layer, listing those there are.
     """
-    linear = [site.name for site in linear_sites(model)]
+    linear = [layer for layer, module in model.named_modules() if isinstance(module, nn.Linear)]
     if name is not None and name not in linear:
         raise ValueError(f"head={name} is not a linear layer of the model; choose from {', '.join(linear) or 'none'}.")
     return name if name is not None else last_linear(model)

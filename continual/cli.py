@@ -192,9 +192,9 @@ def _data(words: list[str]) -> int:
     from continual.data.inventory import inventory
 
     for entry in inventory():
-        print(f"{entry.name:<16} {entry.status:<8} {entry.where or ''}")
+        print(f"{entry.name:<26} {entry.status:<8} {entry.where or ''}")
         if entry.status != "ready":
-            print(f"{'':<16} {'':<8} to get it: {entry.how_to_get}")
+            print(f"{'':<26} {'':<8} to get it: {entry.how_to_get}")
     return 0
 
 

@@ -19,13 +19,25 @@ GROUPS = (
     "model",
     "strategy",
     "sizes",
+    "neuron",
+    "encoder",
+    "decoder",
     "rule",
+    "error_path",
     "objective",
     "optimizer",
     "schedule",
     "experiment",
     "debug",
 )
+
+PARTS = {
+    "neuron": "neuron@model.neuron",
+    "encoder": "encoder@model.encoder",
+    "decoder": "decoder@model.decoder",
+    "error_path": "error_path@rule.error_path",
+}
+"""Groups that describe a part of another choice: what a user writes, and where Hydra puts it."""
 
 
 def config_folder() -> Path:
@@ -92,11 +104,17 @@ def _compose(overrides: list[str], config_dir: str | None) -> dict[str, Any]:
     search = [f"hydra.searchpath=['file://{quoted}']"] if config_dir else []
     try:
         with initialize_config_dir(str(config_folder().resolve()), version_base="1.3"):
-            composed = hydra_compose("train", overrides=[*search, *overrides])
+            composed = hydra_compose("train", overrides=[*search, *map(_placed, overrides)])
         resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException, ValueError) as problem:
         raise UserError(_sentence(str(problem), overrides, config_dir)) from problem
     return resolved
+
+
+def _placed(override: str) -> str:
+    """Turn `neuron=lif` into the form that says where it belongs."""
+    group, equals, choice = override.partition("=")
+    return f"{PARTS[group]}={choice}" if equals and group in PARTS else override
 
 
 def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) -> str:
@@ -106,6 +124,10 @@ def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) ->
         group, choice = missing.groups()
         known = choices(group, config_dir) if group in GROUPS else []
         return f"There is no {group} {choice!r}{did_you_mean(choice, known)}."
+    misplaced = re.search(r"Could not override '(\w+)@(\w+)[^']*'", message)
+    if misplaced:
+        group, owner = misplaced.groups()
+        return f"The chosen {owner} has no {group} to choose; choose another {owner}, or leave {group} out."
     unknown = re.search(r"Could not override '([^']+)'", message)
     if unknown:
         parent, _, key = unknown.group(1).rpartition(".")

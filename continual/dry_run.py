@@ -10,6 +10,7 @@ from continual.assembly import make_parts
 from continual.batches import gather
 from continual.config import RunConfig
 from continual.numerics import numerics
+from continual.progress import Silent
 from continual.run_folder import run_hash
 from continual.runner import steps_per_task, train_epoch
 
@@ -30,6 +31,16 @@ def estimate(description: dict[str, Any]) -> str:
         return _estimate(config)
 
 
+class _BatchTimes(Silent):
+    """Note when each batch was done."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def step(self) -> None:
+        self.ends.append(time.perf_counter())
+
+
 def _estimate(config: RunConfig) -> str:
     parts = make_parts(config)
     tasks = parts.sequence.tasks
@@ -46,12 +57,12 @@ def _estimate(config: RunConfig) -> str:
         optimizer,
         gather([tasks[0]], tasks[0], parts.sequence, reference.device, reference.dtype),
         torch.Generator(),
+        batches := _BatchTimes(),
     )
-    next(updates)
-    started, taken = time.perf_counter(), 0
-    for _ in range(TRIAL_STEPS):
-        taken += next(updates, None) is not None
-    per_step = (time.perf_counter() - started) / max(1, taken)
+    while len(batches.ends) <= TRIAL_STEPS and next(updates, None) is not None:
+        pass
+    first, *later = batches.ends or [time.perf_counter()]
+    per_step = (later[-1] - first) / len(later) if later else 0.0
     folder = f"{config.output}/{config.name}-{run_hash(config.as_dict())}"
     return (
         f"{len(tasks)} tasks, {steps} steps, about {steps * per_step:.0f} s of unprotected training "

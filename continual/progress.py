@@ -25,6 +25,9 @@ class Silent:
     def end_task(self, task: Task, known: Sequence[float]) -> None:
         """A task is trained, consolidated, scored and checkpointed; `known` are the accuracies on the tasks so far."""
 
+    def notice(self, sentence: str) -> None:
+        """Something the user should know now."""
+
     def end_run(self) -> None:
         """The run is over."""
 
@@ -72,3 +75,7 @@ class Bars(Silent):
         mean = sum(known) / len(known)
         note = "" if math.isnan(mean) else f"tasks 1-{task.index + 1}: {100 * mean:.1f} %"
         self._bars.update(self._current, completed=(task.index + 1) * self._steps_per_task, note=note)
+
+    def notice(self, sentence: str) -> None:
+        """Print the sentence above the bars."""
+        self._bars.console.print(sentence, highlight=False)

@@ -26,7 +26,7 @@ from continual.scenarios import Task, TaskSequence
 from continual.seeding import apart, derive_seed, reseed_modules, seeded, stream
 from continual.state import RunState, conditions
 from continual.strategies import Strategy
-from neuro.learning import BPTT
+from neuro.learning import Rule
 from neuro.statistics import measure_activity
 
 
@@ -52,7 +52,7 @@ class Parts:
     model: nn.Module
     sequence: TaskSequence
     strategy: Strategy
-    rule: BPTT
+    rule: Rule
     objective: Any
     make_optimizer: Callable[[Any], torch.optim.Optimizer]
     make_schedule: Callable[[torch.optim.Optimizer], Any] | None
@@ -79,6 +79,8 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
     Raises:
         DivergedError: if a loss is not finite.
     """
+    for notice in parts.strategy.notices():
+        progress.notice(notice)
     for task in parts.sequence.tasks[state.tasks_done :]:
         history = parts.sequence.tasks[: task.index]
         chosen = parts.strategy.training_data(task, history, parts.sequence)
@@ -107,6 +109,8 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
         write_checkpoint(folder / "checkpoint", saved)
         own = state.task_aware if parts.sequence.mode == "task" else state.task_agnostic
         progress.end_task(task, own[task.index, : task.index + 1].tolist())
+        for notice in parts.strategy.notices():
+            progress.notice(notice)
     return state
 
 
@@ -117,19 +121,20 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
     schedule = parts.make_schedule(optimizer) if parts.make_schedule is not None else None
     parts.strategy.before_task(task, optimizer)
     for epoch in range(parts.epochs):
-        started, losses, hits = time.perf_counter(), [], []
-        for update in train_epoch(parts, optimizer, data, stream(parts.seed, "order", task.index, epoch)):
+        started, losses, hits, scored = time.perf_counter(), [], [], 0
+        order = stream(parts.seed, "order", task.index, epoch)
+        for update in train_epoch(parts, optimizer, data, order, progress):
             losses.append(update.loss)
             competing = masked_logits(update.outputs, update.batch.active)
             hits.append((competing.argmax(1) == update.batch.targets).sum())
-            progress.step()
+            scored += len(update.outputs)
         check_finite(torch.stack(losses), parts.model, data.inputs[: parts.batch_size], task, epoch, folder)
         records.write(
             "epoch",
             task=task.index,
             epoch=epoch,
             loss=float(torch.stack(losses).mean()),
-            accuracy=float(torch.stack(hits).sum()) / max(1, len(data)),
+            accuracy=float(torch.stack(hits).sum()) / scored,
             learning_rate=optimizer.param_groups[0]["lr"],
             seconds=time.perf_counter() - started,
         )
@@ -138,7 +143,7 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
 
 
 def train_epoch(
-    parts: Parts, optimizer: torch.optim.Optimizer, data: TrainingData, generator: torch.Generator
+    parts: Parts, optimizer: torch.optim.Optimizer, data: TrainingData, generator: torch.Generator, progress: Silent
 ) -> Iterator[Any]:
     """Go once over the data: gradients, protection, step, protection."""
     for batch in data.batches(parts.batch_size, generator):
@@ -152,6 +157,7 @@ def train_epoch(
             optimizer.step()
             parts.strategy.after_step(parts.model)
             yield update
+        progress.step()
 
 
 def steps_per_task(parts: Parts) -> int:

@@ -1,8 +1,11 @@
 """From pixels to activity.
 
 An encoder is called with the input of one sample batch [B, ...] and T. `ConstantCurrent` presents the same value at
-every tick, as a `Static` that later layers compute once; `Poisson` draws independent spikes.
+every tick, as a `Static` that later layers compute once; `Poisson` draws independent spikes; `Frames` takes inputs that
+have a time axis of their own.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -44,3 +47,28 @@ class Poisson(nn.Module):
         shape = (time_steps, *inputs.shape)
         draws = torch.rand(shape, generator=self.generator, device=inputs.device, dtype=inputs.dtype)
         return (draws < inputs).to(inputs.dtype)
+
+
+class Frames(nn.Module):
+    """Read inputs [B, T, ...] frame by frame: recorded sequences, or event counts per frame.
+
+    The frames give the number of ticks; a model's `time_steps` must be that number.
+    """
+
+    def forward(self, inputs: Tensor, time_steps: int) -> Activity:
+        """Give [T, B, ...].
+
+        Raises:
+            ValueError: if there are other than `time_steps` frames.
+        """
+        if inputs.ndim < 3 or inputs.shape[1] != time_steps:
+            raise ValueError(
+                f"Frames needs inputs [B, {time_steps}, ...], one frame a tick, got {list(inputs.shape)}; "
+                f"set the model's time_steps to the number of frames."
+            )
+        return inputs.transpose(0, 1)
+
+
+def tick_shape(encoder: nn.Module | None, input_shape: Sequence[int]) -> tuple[int, ...]:
+    """Give the shape of what an encoder shows in one tick of one input of `input_shape`."""
+    return tuple(input_shape[1:]) if isinstance(encoder, Frames) else tuple(input_shape)

@@ -6,21 +6,19 @@ neuron. `step` goes tick by tick through all layers, with memory independent of 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
-from neuro.neurons.neuron import Neuron
-from neuro.types import Activity, State, Static, num_time_steps, unroll
+from neuro.temporal import Temporal, naming, run_layer, tick_layer
+from neuro.types import Activity, Static, num_time_steps, unroll
 
-NetworkState = tuple[State | None, ...]
-"""One entry a layer: a neuron's state, None for layers without."""
+NetworkState = tuple[Any, ...]
+"""One entry a layer: its state, None for layers without."""
 
 
-class SpikingSequential(nn.Sequential):
-    """Layers in a row, each a `Neuron` or any module without state over time.
+class SpikingSequential(nn.Sequential, Temporal):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Layers in a row, each a neuron, a block, another network, or any module without state over time.
 
     Example:
         >>> import torch
@@ -61,17 +59,19 @@ class SpikingSequential(nn.Sequential):
         Raises:
             ValueError: if T is 0, or a state does not fit (the layer is named).
         """
-        num_time_steps(inputs)
-        given = self._entries(state)
-        activity, states = inputs, []
-        for name, layer, entry in zip(self._modules, self, given, strict=True):
-            if isinstance(layer, Neuron):
-                with _naming(name):
-                    activity, entry = layer(activity, entry)
-            else:
-                activity = map_over_time(layer, activity)
+        outputs, state = self.run(inputs, state)
+        return unroll(outputs), state
+
+    def run(self, activity: Activity, state: NetworkState | None = None) -> tuple[Activity, NetworkState]:
+        """Take all ticks, layer by layer; outputs stay static while no layer has a state."""
+        num_time_steps(activity)
+        require_time_axis(activity)
+        states = []
+        for name, layer, entry in zip(self._modules, self, self._entries(state), strict=True):
+            with naming(name):
+                activity, entry = run_layer(layer, activity, entry)
             states.append(entry)
-        return unroll(activity), tuple(states)
+        return activity, tuple(states)
 
     def step(self, inputs: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """Advance one tick through all layers.
@@ -85,13 +85,14 @@ class SpikingSequential(nn.Sequential):
         """
         states = []
         for name, layer, entry in zip(self._modules, self, self._entries(state), strict=True):
-            if isinstance(layer, Neuron):
-                with _naming(name):
-                    inputs, entry = layer.step(inputs, layer.starting_state(inputs[None], entry))
-            else:
-                inputs = layer(inputs)
+            with naming(name):
+                inputs, entry = tick_layer(layer, inputs, entry)
             states.append(entry)
         return inputs, tuple(states)
+
+    def tick(self, current: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """Advance one tick, as a layer of a larger network."""
+        return self.step(current, state)
 
     def forward(self, input: Activity) -> Tensor:
         """Give the outputs [T, B, ...] from a fresh state."""
@@ -105,17 +106,15 @@ class SpikingSequential(nn.Sequential):
         return state
 
 
-@contextmanager
-def _naming(layer: str) -> Iterator[None]:
-    """Put the layer's name before a mistake's message."""
-    try:
-        yield
-    except ValueError as problem:
-        raise ValueError(f"Layer {layer!r}: {problem}") from problem
+def require_time_axis(activity: Activity) -> None:
+    """Refuse an activity that cannot be time first.
 
-
-def map_over_time(layer: nn.Module, activity: Activity) -> Activity:
-    """Apply a layer without state to every tick in one call; a static input stays static."""
-    if isinstance(activity, Static):
-        return Static(layer(activity.value), activity.time_steps)
-    return layer(activity.flatten(0, 1)).unflatten(0, activity.shape[:2])
+    Raises:
+        ValueError: saying which axes are wanted.
+    """
+    axes = activity.value.ndim + 1 if isinstance(activity, Static) else activity.ndim
+    if axes < 3:
+        raise ValueError(
+            f"Activity over time must be [T, B, ...] with at least one axis of features, got {axes} axes; "
+            f"add the time axis in front, or present one input T times with Static(input, time_steps=T)."
+        )

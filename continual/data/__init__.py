@@ -4,8 +4,12 @@ from continual.data.arrays import Dataset, Split, Test, Train, Validation, carve
 from continual.data.digits import digits
 from continual.data.idx import fashion_mnist, mnist, read_idx
 from continual.data.inventory import Entry, inventory
+from continual.data.japanese_vowels import japanese_vowels
 from continual.data.mnist5k import mnist5k, mnist5k_heldout
+from continual.data.photo_patches import photo_patches
+from continual.data.saccades import mnist5k_saccades_simulated, saccade_events
 from continual.data.stratify import stratified_split
+from continual.data.textures import textures
 
 __all__ = [
     "Dataset",
@@ -19,9 +23,14 @@ __all__ = [
     "fashion_mnist",
     "from_arrays",
     "inventory",
+    "japanese_vowels",
     "mnist",
     "mnist5k",
     "mnist5k_heldout",
+    "mnist5k_saccades_simulated",
+    "photo_patches",
     "read_idx",
+    "saccade_events",
     "stratified_split",
+    "textures",
 ]

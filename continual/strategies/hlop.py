@@ -4,20 +4,22 @@ Every weight has lateral neurons that learn, at a task's end, the subspace of pr
 Later updates have no component in it: ΔW H_oᵀ = 0, so old inputs keep their pre-activations. The forward pass is
 untouched.
 
-Differences from the released code: subspaces are learned in a pass at the task's end, in evaluation mode, instead of
-during training; the projection is exact (orthonormalised by QR) and, for an optimiser that is not linear in the
-gradient, applies to the update; the head's projection covers just the rows that tasks share. The optimiser decides
-the side, never both: gradients for SGD without weight decay, the applied update for all others.
+What is presynaptic, the rule says: spikes, traces, weighted rates. Differences from the released code: subspaces are
+learned in a pass at the task's end, in evaluation mode, unless `last_epochs` lets them learn along; the projection is
+exact (orthonormalised by QR) and, for an optimiser that is not linear in the gradient, applies to the update; the
+head's projection covers just the rows that tasks share. The optimiser decides the side, never both: gradients for SGD
+without weight decay, the applied update for all others.
 """
 
 import torch
 from torch import Tensor, nn
 
-from continual.batches import TrainingData, training_rows
+from continual.batches import Batch, TrainingData, training_rows
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import derive_seed, stream
 from continual.strategies.strategy import LayerRank, Setting, Strategy
 from neuro.lateral import (
+    Consolidation,
     EnergyShare,
     HeadRows,
     HebbianAccumulated,
@@ -26,6 +28,7 @@ from neuro.lateral import (
     SubspaceLearning,
     linear_in_gradient,
 )
+from neuro.lateral.sizes import planned_saturation
 
 
 class HLOP(Strategy):
@@ -34,9 +37,12 @@ class HLOP(Strategy):
     Args:
         learning: how a subspace is learned: `Hebbian`, `HebbianAccumulated` or `Eigen`.
         sizes: how large it becomes.
-        max_samples: how many training samples of a task it learns from, drawn by seed; None uses all.
+        max_samples: how many training samples of a task the pass at its end shows, drawn by seed; None shows all.
         batch_size: samples per batch of that pass; the online rule updates once per batch and iteration.
         passes: how often the pass is repeated, for the online rule.
+        last_epochs: learn from every training batch of so many last epochs instead, while the weights still move; as
+            many as there are is learning online from the first batch on. None learns in the pass at the task's end.
+        max_rows: bound on the rows a layer shows per batch, drawn by seed; a convolution has one per patch.
 
     Raises:
         ValueError: if a number is below 1.
@@ -51,20 +57,24 @@ class HLOP(Strategy):
         max_samples: int | None = None,
         batch_size: int = 64,
         passes: int = 1,
+        last_epochs: int | None = None,
+        max_rows: int | None = 4096,
     ) -> None:
-        for name, value in (("max_samples", max_samples), ("batch_size", batch_size), ("passes", passes)):
+        numbers = {"max_samples": max_samples, "batch_size": batch_size, "passes": passes}
+        for name, value in (numbers | {"last_epochs": last_epochs, "max_rows": max_rows}).items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         self.learning = learning if learning is not None else HebbianAccumulated()
         self.sizes = sizes if sizes is not None else EnergyShare()
         self.max_samples, self.batch_size, self.passes = max_samples, batch_size, passes
+        self.last_epochs, self.max_rows = last_epochs, max_rows
         self.name = f"hlop_{self.learning.name}"
 
     def attach(self, setting: Setting) -> None:
         """Give every weight its lateral subspace."""
-        self._sequence, self._seed = setting.sequence, setting.seed
-        mode, tasks = setting.sequence.mode, setting.sequence.tasks
-        shared_head = mode == "domain" or any(bool(shared_rows(setting.sequence, task).any()) for task in tasks)
+        self._setting = setting
+        sequence = setting.sequence
+        shared_head = sequence.mode == "domain" or any(bool(shared_rows(sequence, t).any()) for t in sequence.tasks)
         self._protection = Protection(
             setting.model,
             self.learning,
@@ -72,19 +82,34 @@ class HLOP(Strategy):
             setting.head,
             shared_head,
             trace_side=True,
+            presynaptic=setting.rule.presynaptic(setting.model),
+            max_rows=self.max_rows,
             seed=derive_seed(setting.seed, "lateral") % 2**31,
         )
-        sites = self._protection.sites
-        names, widths = [site.name for site in sites], [site.width for site in sites]
-        self.sizes.check(names, widths, len(setting.sequence.tasks))
+        self._widths = {site.name: site.width for site in self._protection.sites}
+        self.sizes.check(list(self._widths), list(self._widths.values()), len(sequence.tasks))
         self._summary: list[LayerRank] = []
+        self._batches_to_wait: int | None = None
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Choose the side of the projection and tell the head's rows apart."""
         self._on_gradient = linear_in_gradient(optimizer)
         self._protection.set_trace_side(self._on_gradient)
-        active = training_rows(self._sequence, task)
-        self._protection.begin_task(HeadRows(shared_rows(self._sequence, task), active))
+        active = training_rows(self._setting.sequence, task)
+        self._protection.begin_task(HeadRows(shared_rows(self._setting.sequence, task), active))
+        if self.last_epochs is not None:
+            per_epoch = -(-len(task.train) // self._setting.batch_size)
+            learning_epochs = min(self.last_epochs, self._setting.epochs)
+            self._protection.begin_learning(learning_epochs * per_epoch)
+            self._batches_to_wait = (self._setting.epochs - learning_epochs) * per_epoch
+
+    def mix(self, batch: Batch) -> Batch:
+        """Show a training batch to the subspaces, in the epochs in which they learn along."""
+        if self._batches_to_wait is not None:
+            if self._batches_to_wait == 0:
+                self._protection.learn(batch.inputs)
+            self._batches_to_wait = max(0, self._batches_to_wait - 1)
+        return batch
 
     def after_backward(self, model: nn.Module) -> None:
         """Project the gradient, where the optimiser is linear in it."""
@@ -98,16 +123,18 @@ class HLOP(Strategy):
 
     def after_task(self, task: Task, data: TrainingData) -> None:
         """Learn the subspaces of this task from its training inputs, and freeze them."""
-        batches = []
-        for number in range(self.passes):
-            order = torch.randperm(len(data), generator=stream(self._seed, "consolidation", task.index, number))
-            batches += order[: self.max_samples].to(data.inputs.device).split(self.batch_size)
-        added = self._protection.end_task((data.inputs[chosen] for chosen in batches), num_batches=len(batches))
-        widths = {site.name: site.width for site in self._protection.sites}
+        added = self._protection.consolidate() if self.last_epochs is not None else self._learn_at_the_end(task, data)
         self._summary = [
-            LayerRank(name, layer.rank, widths[name], layer.learned, layer.captured_energy)
+            LayerRank(name, layer.rank, self._widths[name], layer.learned, layer.captured_energy)
             for name, layer in added.items()
         ]
+
+    def _learn_at_the_end(self, task: Task, data: TrainingData) -> dict[str, Consolidation]:
+        batches = []
+        for number in range(self.passes):
+            order = torch.randperm(len(data), generator=stream(self._setting.seed, "consolidation", task.index, number))
+            batches += order[: self.max_samples].to(data.inputs.device).split(self.batch_size)
+        return self._protection.end_task((data.inputs[chosen] for chosen in batches), num_batches=len(batches))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the bases and counters."""
@@ -120,6 +147,12 @@ class HLOP(Strategy):
     def ranks(self) -> list[LayerRank]:
         """Give what the last task left in each layer."""
         return self._summary
+
+    def notices(self) -> list[str]:
+        """Say which layers will be full, and which are."""
+        if not self._summary:
+            return planned_saturation(self.sizes, self._widths, len(self._setting.sequence.tasks))
+        return [note for layer in self._summary if (note := saturation_of(layer)) is not None]
 
     @property
     def stored_bytes(self) -> int:
@@ -142,3 +175,15 @@ def shared_rows(sequence: TaskSequence, task: Task) -> Tensor:
     for old in sequence.tasks[: task.index]:
         earlier |= training_rows(sequence, old)
     return active & earlier
+
+
+def saturation_of(layer: LayerRank) -> str | None:
+    """Say that a layer is full, or will be after one more task like the last; None while there is room."""
+    if layer.rank >= layer.width:
+        return f"Layer {layer.name!r} is full ({layer.rank} directions): its weights stand still from now on."
+    if layer.learned and layer.rank + layer.learned >= layer.width:
+        return (
+            f"Layer {layer.name!r} holds {layer.rank} of {layer.width} directions and took {layer.learned} for the "
+            f"last task: one more such task fills it, and its weights will stand still; choose smaller sizes."
+        )
+    return None

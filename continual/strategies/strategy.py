@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from continual.batches import Batch, TrainingData
 from continual.scenarios import Task, TaskSequence
+from neuro.learning import Rule
 
 
 class Setting(NamedTuple):
@@ -23,12 +24,18 @@ class Setting(NamedTuple):
         head: name of its head, the last linear layer.
         sequence: all tasks; a strategy must not look at test parts.
         seed: root of the named random streams.
+        rule: how gradients arise; it knows what is presynaptic.
+        epochs: per task.
+        batch_size: samples per training batch.
     """
 
     model: nn.Module
     head: str
     sequence: TaskSequence
     seed: int
+    rule: Rule
+    epochs: int
+    batch_size: int
 
 
 class LayerRank(NamedTuple):
@@ -99,6 +106,10 @@ class Strategy:
 
     def ranks(self) -> list[LayerRank]:
         """Give what each protected layer holds; empty for strategies without subspaces."""
+        return []
+
+    def notices(self) -> list[str]:
+        """Give what the user should know now, a sentence each; asked at the start and after every task."""
         return []
 
     @property

@@ -12,6 +12,7 @@ Differences from the released code: η follows the energy of the input instead o
 and D is computed for new rows only (the old rows' D is zeroed there).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -73,8 +74,15 @@ def start_block(num_rows: int, frozen: Float[Tensor, "old n"], generator: torch.
     return HebbianState(frozen, rows, torch.zeros_like(rows), torch.zeros((), dtype=rows.dtype, device=rows.device))
 
 
+Response = Callable[[Tensor], Tensor]
+"""What a lateral neuron makes of H x; None where it is linear."""
+
+
 def hebbian_direction(
-    inputs: Float[Tensor, "R n"], frozen: Float[Tensor, "old n"], rows: Float[Tensor, "k n"]
+    inputs: Float[Tensor, "R n"],
+    frozen: Float[Tensor, "old n"],
+    rows: Float[Tensor, "k n"],
+    response: Response | None = None,
 ) -> tuple[Float[Tensor, "k n"], Float[Tensor, " k"]]:
     """Give D for the new rows from a batch.
 
@@ -82,12 +90,15 @@ def hebbian_direction(
         inputs: X, presynaptic rows [R, n].
         frozen: [k_old, n].
         rows: [k, n].
+        response: of spiking lateral neurons.
 
     Returns:
         D = Yᵀ(X − X̂)/R, [k, n], and the energy E[y²] of each new row, [k].
     """
-    activity = inputs @ rows.mT
-    residual = deflate(inputs, frozen) - activity @ rows
+    activity, old = inputs @ rows.mT, inputs @ frozen.mT
+    if response is not None:
+        activity, old = response(activity), response(old)
+    residual = inputs - old @ frozen - activity @ rows
     return activity.mT @ residual / inputs.shape[0], activity.square().mean(0)
 
 
@@ -97,6 +108,7 @@ def hebbian_update(
     rate: float = 0.1,
     momentum: float = 0.9,
     energy_decay: float = 0.9,
+    response: Response | None = None,
 ) -> HebbianState:
     """Learn from one batch: M ← m M + (1 − m) D, H ← H + (c/λ̂) M.
 
@@ -106,11 +118,12 @@ def hebbian_update(
         rate: c, dimensionless; stable up to about 5 with momentum 0.9 and up to about 1 without.
         momentum: m in [0, 1).
         energy_decay: of the moving average λ̂, which jumps up at once and decays slowly.
+        response: of spiking lateral neurons; None for linear ones.
 
     Returns:
         The next state; `frozen` is passed on untouched.
     """
-    direction, energies = hebbian_direction(inputs, state.frozen, state.rows)
+    direction, energies = hebbian_direction(inputs, state.frozen, state.rows, response)
     largest = energies.max() if energies.numel() else state.energy
     energy = torch.maximum(largest, energy_decay * state.energy + (1 - energy_decay) * largest)
     step = (direction / energy.clamp(min=torch.finfo(energy.dtype).tiny)).clamp(-LARGEST_STEP, LARGEST_STEP)

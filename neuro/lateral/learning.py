@@ -23,6 +23,7 @@ from neuro.lateral.hebbian import (
     random_block,
     start_block,
 )
+from neuro.lateral.projection import LateralSpikes
 
 
 class Learned(NamedTuple):
@@ -48,6 +49,11 @@ class SubspaceLearning(Protocol):
     @property
     def name(self) -> str:
         """Label for tables."""
+        ...
+
+    @property
+    def spikes(self) -> LateralSpikes | None:
+        """The rate code of spiking lateral neurons, which then project too; None for linear ones."""
         ...
 
     def begin(self, num_rows: int, frozen: Tensor, num_batches: int, generator: torch.Generator | None) -> Any:
@@ -83,6 +89,7 @@ class Hebbian:
         rate: c of η = c/λ̂, dimensionless, at the first batch.
         momentum: of the moving average of D.
         iterations: updates per batch of rows.
+        spikes: let the lateral neurons spike, while learning and while projecting; None for linear ones.
 
     Raises:
         ValueError: if the rate is not above 0, the momentum not in [0, 1), or iterations below 1.
@@ -90,7 +97,9 @@ class Hebbian:
 
     name = "hebbian"
 
-    def __init__(self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 5) -> None:
+    def __init__(
+        self, rate: float = 0.5, momentum: float = 0.9, iterations: int = 5, spikes: LateralSpikes | None = None
+    ) -> None:
         if not rate > 0:
             raise ValueError(f"rate must be above 0, got {rate}.")
         if not 0 <= momentum < 1:
@@ -98,6 +107,7 @@ class Hebbian:
         if iterations < 1:
             raise ValueError(f"iterations must be at least 1, got {iterations}.")
         self.rate, self.momentum, self.iterations = float(rate), float(momentum), int(iterations)
+        self.spikes = spikes
 
     def begin(self, num_rows: int, frozen: Tensor, num_batches: int, generator: torch.Generator | None) -> _OnlineState:
         """Start from random rows, orthogonal to the frozen ones."""
@@ -112,7 +122,7 @@ class Hebbian:
         rate = self.rate * 0.5 * (1 + math.cos(math.pi * progress))
         block = state.block
         for _ in range(self.iterations):
-            block = hebbian_update(block, inputs, rate, self.momentum)
+            block = hebbian_update(block, inputs, rate, self.momentum, response=self.spikes)
         weight = max(1 / (state.seen + 1), 0.05)  # a plain mean at first, then a moving one that follows the rows
         activity = inputs @ block.rows.mT
         return _OnlineState(
@@ -146,6 +156,8 @@ class _MomentState(NamedTuple):
 
 class _FromMoment:
     """Shared by the two ways that accumulate C = Σ xᵀx / R in single precision (exact for spikes)."""
+
+    spikes: LateralSpikes | None = None
 
     def begin(self, num_rows: int, frozen: Tensor, num_batches: int, generator: torch.Generator | None) -> _MomentState:
         """Start with no rows seen."""

@@ -28,6 +28,11 @@ class Projector(NamedTuple):
     directions: Tensor
     free: bool = False
 
+    @property
+    def rows_only(self) -> bool:
+        """Whether it may act on presynaptic rows only; a linear map acts on gradients alike."""
+        return False
+
     def __call__(self, rows: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
         """Remove the protected part of rows [..., n].
 
@@ -41,6 +46,59 @@ class Projector(NamedTuple):
     def multiply_accumulates(self, num_rows: int) -> int:
         """Count the multiply-accumulates of projecting `num_rows` rows."""
         return 2 * num_rows * self.directions.numel()
+
+
+class LateralSpikes(NamedTuple):
+    """The signed rate code of spiking lateral neurons: y → round(clip(y, −S, S)/S · N)/N · S.
+
+    It stands for a pair of positive and negative integrate-and-fire populations that run N fast ticks inside one tick
+    of the network: 2N + 1 levels, a step of S/N, saturation at ±S. N → ∞ gives the linear neuron.
+
+    Attributes:
+        scale: S above 0, in units of the response.
+        ticks: N, at least 1.
+    """
+
+    scale: float = 20.0
+    ticks: int = 40
+
+    def __call__(self, response: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Give the rate-coded response."""
+        levels = self.ticks / self.scale
+        return (response.clamp(-self.scale, self.scale) * levels).round() / levels
+
+
+class SpikingProjector(NamedTuple):
+    """The map x → x − Hᵀ q(H x) with a spiking response q.
+
+    It acts on presynaptic rows only: gradients are far smaller than a step of q, which would round them to no
+    response and let everything through.
+
+    Attributes:
+        directions: H, orthonormal rows [k, n].
+        spikes: q.
+    """
+
+    directions: Tensor
+    spikes: LateralSpikes
+
+    @property
+    def rows_only(self) -> bool:
+        """Give True."""
+        return True
+
+    def __call__(self, rows: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
+        """Remove the part of rows [..., n] that the lateral neurons answer with."""
+        precision = torch.promote_types(rows.dtype, self.directions.dtype)
+        exact, directions = rows.to(precision), self.directions.to(precision)
+        return (exact - self.spikes(exact @ directions.mT) @ directions).to(rows.dtype)
+
+    def multiply_accumulates(self, num_rows: int) -> int:
+        """Count the multiply-accumulates of projecting `num_rows` rows."""
+        return 2 * num_rows * self.directions.numel()
+
+
+AnyProjector = Projector | SpikingProjector
 
 
 def complement(basis: Float[Tensor, "k n"]) -> Float[Tensor, "free n"]:
@@ -58,18 +116,20 @@ def smaller_projector(basis: Float[Tensor, "k n"]) -> Projector:
 
 
 def projected_weight_gradient(
-    grad_outputs: Float[Tensor, "R out"], rows: Float[Tensor, "R n"], projector: Projector
+    grad_outputs: Float[Tensor, "R out"], rows: Float[Tensor, "R n"], projector: AnyProjector | None
 ) -> Float[Tensor, "out n"]:
     """Give the protected gradient of a linear map's weight.
 
     Args:
         grad_outputs: δ, [R, out].
         rows: X, [R, n].
-        projector: what to keep away from.
+        projector: what to keep away from; None for nothing.
 
     Returns:
-        G − G P, [out, n], computed on the trace side when R < out, else on the weight side.
+        G − G P, [out, n], computed on the trace side when R < out or lateral neurons spike, else on the weight side.
     """
-    if rows.shape[0] < grad_outputs.shape[1]:
+    if projector is None:
+        return grad_outputs.mT @ rows
+    if projector.rows_only or rows.shape[0] < grad_outputs.shape[1]:
         return grad_outputs.mT @ projector(rows)
     return projector(grad_outputs.mT @ rows)

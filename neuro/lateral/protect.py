@@ -14,24 +14,27 @@ instead, cheaper, and right only for an optimiser that is linear in it: SGD with
 Use one of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from neuro.lateral.learning import HebbianAccumulated, SubspaceLearning
-from neuro.lateral.projection import Projector
+from neuro.lateral.projection import AnyProjector
 from neuro.lateral.sizes import EnergyShare, Place, Sizes
 from neuro.lateral.subspace import Consolidation, LateralSubspace
-from neuro.lateral.taps import WeightSite, evaluating, tapped, weight_sites
+from neuro.lateral.taps import WeightSite, evaluating, modules_of, tapped, weight_sites
+
+Presynaptic = Callable[[str, Tensor], Tensor]
+"""From a layer's name and its input over time [T, B, ...] to what a learning rule takes for presynaptic, time first."""
 
 
 @runtime_checkable
 class ProjectsRows(Protocol):
     """The role of a synapse that can project its presynaptic rows inside its own backward."""
 
-    projector: Projector | None
+    projectors: Sequence[AnyProjector | None] | None
 
     def take_projected_rows(self) -> int:
         """Give how many rows were projected since the last call."""
@@ -101,11 +104,13 @@ class Protection:
             active stand still, and none is projected.
         trace_side: let our own synapses project presynaptic rows inside their backward where that is cheaper. Only
             with `after_backward`.
-        seed: of the subspaces' random start.
+        presynaptic: what the learning rule takes for presynaptic; by default each layer's input as it is.
+        max_rows: how many rows a layer shows its subspace per batch, chosen by seed; None shows all.
+        seed: of the subspaces' random start and of the choice of rows.
 
     Raises:
-        ValueError: if the network has a weight that cannot be protected, the head does not exist or a size does not
-            fit.
+        ValueError: if the network has a weight that cannot be protected, the head does not exist, a size does not fit,
+            or lateral neurons spike where a layer cannot project rows.
     """
 
     def __init__(
@@ -116,13 +121,16 @@ class Protection:
         head: str | None = None,
         shared_head: bool = True,
         trace_side: bool = False,
+        presynaptic: Presynaptic | None = None,
+        max_rows: int | None = 4096,
         seed: int = 0,
     ) -> None:
         learning = learning if learning is not None else HebbianAccumulated()
         self.model, self.sizes, self.trace_side, self.seed = model, sizes or EnergyShare(), trace_side, seed
+        self.presynaptic, self.max_rows = presynaptic, max_rows
         self.head_name = head if head is not None else last_linear(model)
         sites = weight_sites(model)
-        if self.head_name not in {site.name for site in sites}:
+        if self.head_name not in {site.name for site in sites if isinstance(site.module, nn.Linear)}:
             raise ValueError(
                 f"There is no linear layer {self.head_name!r}; choose from {', '.join(s.name for s in sites)}."
             )
@@ -130,10 +138,14 @@ class Protection:
         self.sites = [site for site in sites if shared_head or site.name != self.head_name]
         self.subspaces = {site.name: subspace_of(site, learning) for site in self.sites}
         self.sizes.check([site.name for site in self.sites], [site.width for site in self.sites], None)
+        if learning.spikes is not None:
+            require_row_side(self.sites, trace_side)
         classes = self.head.weight.shape[0]
         everywhere = torch.ones(classes, dtype=torch.bool, device=self.head.weight.device)
         self.rows = HeadRows(everywhere if shared_head else ~everywhere, everywhere)
         self.num_tasks, self.operations = 0, Operations()
+        self._places: dict[str, Place] = {}
+        self._observed: dict[str, int] = {}
         self._anchors: dict[str, Tensor] = {}
         self._used: str | None = None
 
@@ -152,6 +164,8 @@ class Protection:
         """Say which rows of the head the next task trains; without this call all rows are active and shared."""
         device = self.head.weight.device
         self.rows = HeadRows(rows.shared.to(device), rows.active.to(device))
+        if self.num_tasks and self.trace_side:
+            self._put_projectors()
 
     @torch.no_grad()
     def after_backward(self) -> None:
@@ -188,10 +202,10 @@ class Protection:
         for site in self.sites:
             projector = self.subspaces[site.name].projector
             if projector is not None:
-                anchor = self._anchors[site.name]
-                change = site.weight - anchor
-                self._project(site, projector, change)
-                site.weight.copy_(anchor.add_(change))
+                weight, anchor = site.part(site.weight), self._anchors[site.name]
+                change = weight - anchor
+                self._project_part(site, projector, change)
+                weight.copy_(anchor.add_(change))
         for name, parameter in self.head.module.named_parameters(recurse=False):
             still, anchor = self._still(parameter), self._anchors[f"head {name}"]
             parameter[still] = anchor[still]
@@ -203,7 +217,7 @@ class Protection:
             self.trace_side, self._used = enabled, None
             for site in self.sites:
                 if isinstance(site.module, ProjectsRows):
-                    site.module.projector = None
+                    site.module.projectors = None
             if self.num_tasks:
                 self._install()
 
@@ -231,14 +245,63 @@ class Protection:
             num_batches = len(batches)
         if num_batches < 1 or (isinstance(inputs, Tensor) and len(inputs) == 0):
             raise ValueError("A task's end needs at least one input to learn from, got none.")
-        places = self._grow(num_batches)
-        observed = self._observe(batches)
+        self.begin_learning(num_batches)
+        for batch in batches:
+            self.learn(batch)
+        return self.consolidate()
+
+    def begin_learning(self, num_batches: int) -> None:
+        """Start a block of lateral neurons in every layer.
+
+        Args:
+            num_batches: how many batches they will be shown, which sets the decay of an online rule's rate.
+        """
+        for index, (name, subspace) in enumerate(self.subspaces.items()):
+            subspace.discard()
+            self._places[name] = place = Place(self.num_tasks, index, name, subspace.width, subspace.rank)
+            subspace.grow(self.sizes.candidates(place), num_batches, self._stream(index))
+        self._observed = dict.fromkeys(self.subspaces, 0)
+        self._choice = self._stream(len(self.subspaces))
+
+    def learn(self, inputs: Tensor) -> None:
+        """Show every layer's presynaptic rows for a batch of inputs to its block.
+
+        Runs in evaluation mode without gradients; modes come back as they were. If the network fails, no block stays
+        behind.
+
+        Args:
+            inputs: as the network takes them, [B, ...].
+
+        Raises:
+            ValueError: if an activity is not finite, naming the layer.
+        """
+        calls: dict[str, list[Tensor]] = {}
+        try:
+            with (
+                evaluating(self.model),
+                tapped(modules_of(self.sites), lambda name, seen: calls.setdefault(name, []).append(seen)),
+            ):
+                self.model(inputs)
+            with torch.no_grad():
+                for site in self.sites:
+                    self._show(site, torch.cat(calls[site.layer]), len(inputs))
+        except BaseException:
+            for subspace in self.subspaces.values():
+                subspace.discard()
+            raise
+
+    def consolidate(self) -> dict[str, Consolidation]:
+        """End the task: orthonormalise and freeze what every block has learned, and put the protection into force.
+
+        Returns:
+            What was added, per layer.
+        """
         summary = {}
         for name, subspace in self.subspaces.items():
-            place = places[name]
+            place = self._places[name]
             summary[name] = subspace.consolidate(lambda learned, place=place: self.sizes.keep(place, learned))
             spent = subspace.learning.multiply_accumulates(
-                observed[name], self.sizes.candidates(place), place.rank, place.width
+                self._observed[name], self.sizes.candidates(place), place.rank, place.width
             )
             self.operations = self.operations._replace(learning=self.operations.learning + spent)
         self.num_tasks += 1
@@ -276,55 +339,61 @@ class Protection:
             )
         self._used = call
 
-    def _grow(self, num_batches: int) -> dict[str, Place]:
-        """Start a block in every layer; the random start depends on the seed, the task and the layer alone."""
-        places = {}
-        for index, (name, subspace) in enumerate(self.subspaces.items()):
-            places[name] = place = Place(self.num_tasks, index, name, subspace.width, subspace.rank)
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.num_tasks * 1009 + index)
-            subspace.grow(self.sizes.candidates(place), num_batches, generator)
-        return places
+    def _stream(self, index: int) -> torch.Generator:
+        """Give a stream that depends on the seed, the task and the layer alone."""
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self.num_tasks * 1009 + index)
 
-    def _observe(self, batches: Iterable[Tensor]) -> dict[str, int]:
-        """Show every layer's rows to its block; give how many it saw. If the network fails, no block stays behind."""
-        observed = dict.fromkeys(self.subspaces, 0)
-
-        def sink(name: str, rows: Tensor) -> None:
-            observed[name] += rows.shape[0]
-            self.subspaces[name].learn(rows)
-
+    def _show(self, site: WeightSite, inputs: Tensor, batch_size: int) -> None:
+        """Cut a layer's input of one batch into rows and show them to its block."""
+        if self.presynaptic is not None and len(inputs) % batch_size == 0:
+            over_time = inputs.unflatten(0, (-1, batch_size))
+            inputs = self.presynaptic(site.layer, over_time).flatten(0, 1)
+        rows = site.rows(inputs, self.max_rows, self._choice)
+        self._observed[site.name] += rows.shape[0]
         try:
-            with evaluating(self.model), tapped(self.sites, sink):
-                for batch in batches:
-                    self.model(batch)
-        except BaseException:
-            for subspace in self.subspaces.values():
-                subspace.discard()
-            raise
-        return observed
+            self.subspaces[site.name].learn(rows)
+        except ValueError as problem:
+            raise ValueError(f"Layer {site.name!r}: {problem}") from problem
 
     def _install(self) -> None:
         """Put the protection of the tasks so far into force."""
         freeze_unprotected(self.model, self.sites, self.head.module)
         self._anchors = {}
-        for site in self.sites:
-            if isinstance(site.module, ProjectsRows) and self._on_trace_side(site):
-                site.module.projector = self.subspaces[site.name].projector
-        if self._used != "after_backward" and not self.trace_side:
-            anchors = {site.name: site.weight for site in self.sites}
+        if self.trace_side:
+            self._put_projectors()
+        elif self._used != "after_backward":
+            anchors = {site.name: site.part(site.weight) for site in self.sites}
             anchors |= {f"head {name}": p for name, p in self.head.module.named_parameters(recurse=False)}
             self._anchors = {name: parameter.detach().clone() for name, parameter in anchors.items()}
 
+    def _put_projectors(self) -> None:
+        """Hand every synapse that projects rows itself the projectors of its groups."""
+        for site in self.sites:
+            if isinstance(site.module, ProjectsRows) and site.group == 0:
+                groups = [other for other in self.sites if other.module is site.module]
+                found = [self.subspaces[other.name].projector for other in groups]
+                on = self._on_trace_side(site) and any(projector is not None for projector in found)
+                site.module.projectors = found if on else None
+
     def _on_trace_side(self, site: WeightSite) -> bool:
-        return self.trace_side and site.name != self.head_name and isinstance(site.module, ProjectsRows)
+        """Tell whether a synapse projects for itself: ours do, and of the head one whose rows are all shared."""
+        whole = site.name != self.head_name or bool(self.rows.shared.all())
+        return self.trace_side and whole and isinstance(site.module, ProjectsRows)
 
-    def _project(self, site: WeightSite, projector: Projector, change: Tensor) -> None:
-        """Project a gradient or an update in place; of the head only the rows that tasks share."""
+    def _project(self, site: WeightSite, projector: AnyProjector, change: Tensor) -> None:
+        """Project a gradient or an update of the whole weight in place."""
+        self._project_part(site, projector, site.part(change))
+
+    def _project_part(self, site: WeightSite, projector: AnyProjector, change: Tensor) -> None:
+        """Project a group's part [out, ...] in place; of the head only the rows that tasks share."""
+        if projector.rows_only:
+            raise RuntimeError(f"Layer {site.name!r}: spiking lateral neurons cannot project a gradient or an update.")
         rows = self.rows.shared if site.name == self.head_name else slice(None)
-        change[rows] = projector(change[rows])
-        self._count(projector, change[rows].shape[0])
+        chosen = change[rows]
+        change[rows] = projector(chosen.flatten(1)).view_as(chosen)
+        self._count(projector, chosen.shape[0])
 
-    def _count(self, projector: Projector, num_rows: int) -> None:
+    def _count(self, projector: AnyProjector, num_rows: int) -> None:
         spent = projector.multiply_accumulates(num_rows)
         self.operations = self.operations._replace(projecting=self.operations.projecting + spent)
 
@@ -334,6 +403,25 @@ class Protection:
     def _still(self, parameter: Tensor) -> Tensor:
         """Give which rows of a head parameter stand still: inactive ones, and shared ones of a bias."""
         return ~self.rows.active if parameter.ndim > 1 else ~self.rows.active | self.rows.shared
+
+
+def require_row_side(sites: Sequence[WeightSite], trace_side: bool) -> None:
+    """Refuse spiking lateral neurons where only gradients could be projected: their step rounds those to nothing.
+
+    Raises:
+        ValueError: naming the layer and the repair.
+    """
+    foreign = [site.name for site in sites if not isinstance(site.module, ProjectsRows)]
+    if foreign:
+        raise ValueError(
+            f"Spiking lateral neurons project presynaptic rows, and layer {foreign[0]!r} "
+            f"cannot; use neuro.Linear or neuro.Conv2d there."
+        )
+    if not trace_side:
+        raise ValueError(
+            "Spiking lateral neurons project presynaptic rows, never gradients or updates (their step would round "
+            "those to nothing); build with trace_side=True and call after_backward, with SGD without weight decay."
+        )
 
 
 protect = Protection

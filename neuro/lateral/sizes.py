@@ -102,6 +102,33 @@ class ListedSizes:
                     )
 
 
+def planned_saturation(sizes: Sizes, widths: dict[str, int], num_tasks: int) -> list[str]:
+    """Say, before anything is trained, which layers listed sizes will fill.
+
+    Args:
+        sizes: the rule; only lists can be foreseen.
+        widths: of the protected layers by name, in the network's order.
+        num_tasks: how many tasks are to come.
+
+    Returns:
+        A sentence per layer.
+    """
+    if not isinstance(sizes, ListedSizes):
+        return []
+    found = []
+    for layer, (name, width) in enumerate(widths.items()):
+        filled = 0
+        for task in range(num_tasks - 1):
+            filled += sizes.per_task[task][layer]
+            if filled >= width:
+                found.append(
+                    f"Layer {name!r} ({width} directions) will be full after task {task + 1} of {num_tasks}: the "
+                    f"listed sizes ask for {filled}. Its weights will stand still from then on; list fewer rows."
+                )
+                break
+    return found
+
+
 class NoRows:
     """No lateral neurons at all: what remains of a protection is what it freezes."""
 

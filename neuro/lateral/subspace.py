@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuro.lateral.learning import Learned, SubspaceLearning
-from neuro.lateral.projection import Projector, smaller_projector
+from neuro.lateral.projection import AnyProjector, SpikingProjector, smaller_projector
 
 
 class Consolidation(NamedTuple):
@@ -67,7 +67,7 @@ class LateralSubspace(nn.Module):
         self.width, self.learning = width, learning
         self.register_buffer("basis", torch.zeros(0, width, device=device, dtype=dtype))
         self.block: Any = None
-        self._projector: Projector | None = None
+        self._projector: AnyProjector | None = None
 
     @property
     def rank(self) -> int:
@@ -80,17 +80,18 @@ class LateralSubspace(nn.Module):
         return self.rank == self.width
 
     @property
-    def projector(self) -> Projector | None:
+    def projector(self) -> AnyProjector | None:
         """The map away from the frozen rows, or None while there are none."""
         if self._projector is None and self.rank > 0:
-            self._projector = smaller_projector(self.basis)
+            spikes = self.learning.spikes
+            self._projector = smaller_projector(self.basis) if spikes is None else SpikingProjector(self.basis, spikes)
         return self._projector
 
     @property
     def stored_bytes(self) -> int:
         """Bytes held between tasks: the rows and, past half the width, the complement beside them."""
-        extra = self.projector.directions if self.projector is not None and self.projector.free else self.basis[:0]
-        return self.basis.nbytes + extra.nbytes
+        held = self.projector.directions if self.projector is not None else self.basis
+        return self.basis.nbytes + (0 if held is self.basis else held.nbytes)
 
     def grow(self, num_rows: int, num_batches: int = 1, generator: torch.Generator | None = None) -> None:
         """Start a block of new lateral neurons.

@@ -1,91 +1,91 @@
-"""Backpropagation through time with surrogate gradients (Neftci, Mostafa, Zenke 2019).
+"""Backpropagation through time with surrogate gradients (Neftci, Mostafa, Zenke 2019), whole or truncated.
 
 The network runs all T ticks, the objective scores the logits, and one backward pass goes through time. On a network
 without neurons this is plain backpropagation. What is presynaptic is what stands at each synapse's input: every spike
 row of every tick, T·B rows, or the B rows of a static input.
+
+Truncated to K ticks (Williams and Peng 1990), states are cut from the graph after every K ticks: errors still reach
+every tick from the one loss, but cross no cut. K >= T is the whole; the graph of all T ticks is kept, so memory is
+not saved (OTTT and SLTT save it).
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from neuro.neurons import Neuron
+from neuro.error_paths import ErrorPath
+from neuro.learning.rule import Objective, Rule, Terms, Update, backpropagate
+from neuro.models.classifier import SpikingClassifier
+from neuro.neurons import Neuron, RepresentationNeuron
+from neuro.types import Activity, Static, num_time_steps, unroll
 
 
-@runtime_checkable
-class Objective(Protocol):
-    """What a rule needs of an objective: what the network will see, and its score."""
-
-    def prepare(self, forward: Callable[[Tensor], Tensor], batch: Any) -> Any:
-        """Make the batch the network will see."""
-        ...
-
-    def loss(self, outputs: Tensor, prepared: Any) -> Tensor:
-        """Score the outputs, a scalar to be lowered."""
-        ...
-
-
-class Update(NamedTuple):
-    """One filling of `.grad`.
-
-    Attributes:
-        outputs: logits, [B, classes], detached.
-        loss: the objective with its extra terms, a detached scalar.
-        batch: what the network saw.
-    """
-
-    outputs: Tensor
-    loss: Tensor
-    batch: Any
-
-
-Terms = Callable[[Tensor, Any], Tensor | None]
-"""A strategy's extra loss, from outputs and batch; None for nothing."""
-
-
-class BPTT:
+class BPTT(Rule):
     """The rule: all ticks forward, one backward.
 
     It accepts every neuron whose `step` autograd can differentiate.
+
+    Args:
+        truncation: K, ticks between two cuts; None cuts nowhere.
+        error_path: exact by default.
+        seed: of a random error path.
+
+    Raises:
+        ValueError: if truncation is below 1.
     """
 
     name = "bptt"
-    accepts: tuple[type[Neuron], ...] = (Neuron,)
+    refuses = (RepresentationNeuron,)
+
+    def __init__(self, truncation: int | None = None, error_path: ErrorPath | None = None, seed: int = 0) -> None:
+        super().__init__(error_path, seed)
+        if truncation is not None and truncation < 1:
+            raise ValueError(f"truncation must be at least 1 tick, got {truncation}.")
+        self.truncation = truncation
 
     def check(self, model: nn.Module) -> None:
-        """Refuse a network with a neuron that this rule cannot train.
+        """Refuse neurons it cannot train, and a truncation where time cannot be cut.
 
         Raises:
-            ValueError: naming the layer and what the rule accepts.
+            ValueError: saying why.
         """
-        for name, module in model.named_modules():
-            if isinstance(module, Neuron) and not isinstance(module, self.accepts):
-                accepted = ", ".join(neuron.__name__ for neuron in self.accepts)
-                raise ValueError(
-                    f"{self.name} cannot train layer {name!r} ({type(module).__name__}); it accepts {accepted}."
-                )
+        super().check(model)
+        has_neurons = any(isinstance(module, Neuron) for module in model.modules())
+        if self.truncation is not None and has_neurons and not isinstance(model, SpikingClassifier):
+            raise ValueError("Truncated bptt needs a SpikingClassifier, whose network can be run in pieces of time.")
 
-    def updates(
-        self, model: Callable[[Tensor], Tensor], batch: Any, objective: Objective, terms: Terms
-    ) -> Iterator[Update]:
-        """Fill `.grad` once and yield.
+    def updates(self, model: nn.Module, batch: Any, objective: Objective, terms: Terms) -> Iterator[Update]:
+        """Fill `.grad` once and yield; see `Rule.updates`."""
+        truncation = self.truncation
+        if truncation is None or not isinstance(model, SpikingClassifier):
+            return backpropagate(model, model, batch, objective, terms)
+        return backpropagate(lambda inputs: truncated(model, inputs, truncation), model, batch, objective, terms)
 
-        Args:
-            model: from inputs to logits.
-            batch: has `inputs`, and what the objective reads.
-            objective: what is minimised.
-            terms: a strategy's extra loss.
 
-        Yields:
-            One update a batch.
-        """
-        prepared = objective.prepare(model, batch)
-        outputs = model(prepared.inputs)
-        loss = objective.loss(outputs, prepared)
-        extra = terms(outputs, prepared)
-        if extra is not None:
-            loss = loss + extra
-        torch.autograd.backward(loss)
-        yield Update(outputs.detach(), loss.detach(), prepared)
+def truncated(model: SpikingClassifier, inputs: Tensor, truncation: int) -> Tensor:
+    """Give logits whose gradient crosses no cut between pieces of `truncation` ticks."""
+    outputs, state = [], None
+    for piece in pieces(model.encode(inputs), truncation):
+        seen, state = model.network.simulate(piece, detached(state))
+        outputs.append(seen)
+    return model.decoder(torch.cat(outputs))
+
+
+def pieces(activity: Activity, ticks: int) -> list[Activity]:
+    """Cut activity in time."""
+    if isinstance(activity, Static):
+        total = num_time_steps(activity)
+        return [Static(activity.value, min(ticks, total - start)) for start in range(0, total, ticks)]
+    return list(unroll(activity).split(ticks))
+
+
+def detached(state: Any) -> Any:
+    """Cut a state, however nested, from the graph."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    if isinstance(state, tuple):
+        parts = [detached(part) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return state

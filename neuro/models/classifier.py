@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from neuro.network import SpikingSequential
+from neuro.types import Activity
 
 
 class Normalise(nn.Module):
@@ -61,9 +62,13 @@ class SpikingClassifier(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Give logits [B, classes]."""
-        return self.decoder(self.network(self.encoder(self.normalise(inputs), self.time_steps)))
+        return self.decoder(self.network(self.encode(inputs)))
+
+    def encode(self, inputs: Tensor) -> Activity:
+        """Give what the first layer receives over time."""
+        return self.encoder(self.normalise(inputs), self.time_steps)
 
     @torch.no_grad()
     def activity(self, inputs: Tensor) -> Tensor:
         """Give the last layer's outputs over time, [T, B, classes]."""
-        return self.network(self.encoder(self.normalise(inputs), self.time_steps))
+        return self.network(self.encode(inputs))

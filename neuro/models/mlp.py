@@ -1,17 +1,15 @@
 """The spiking multi-layer perceptron of HLOP's permuted-MNIST experiments: linear, neuron, linear, neuron, linear."""
 
-import copy
 import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import nn
 
-from neuro.decoding import MeanOverTime
-from neuro.encoding import ConstantCurrent
-from neuro.models.classifier import Normalise, SpikingClassifier
+from neuro.encoding import tick_shape
+from neuro.models.classifier import SpikingClassifier
+from neuro.models.parts import activation_for, classifier
 from neuro.network import SpikingSequential
-from neuro.neurons import LIF, Neuron
 from neuro.synapses import Linear
 
 
@@ -19,7 +17,7 @@ def spiking_mlp(
     input_shape: Sequence[int],
     num_classes: int,
     hidden: Sequence[int] = (800, 800),
-    neuron: Neuron | None = None,
+    neuron: nn.Module | None = None,
     time_steps: int = 6,
     normalise: nn.Module | None = None,
     encoder: nn.Module | None = None,
@@ -31,7 +29,7 @@ def spiking_mlp(
         input_shape: of one raw input, flattened by the model.
         num_classes: rows of the head.
         hidden: widths of the hidden layers.
-        neuron: template, copied for every hidden layer; LIF by default.
+        neuron: template, copied and sized for every hidden layer; LIF by default.
         time_steps: T.
         normalise: on raw inputs; none by default.
         encoder: constant current by default.
@@ -43,19 +41,12 @@ def spiking_mlp(
     Raises:
         ValueError: if a width is below 1.
     """
-    widths = [math.prod(input_shape), *hidden]
+    widths = [math.prod(tick_shape(encoder, input_shape)), *hidden]
     if min(*widths, num_classes) < 1:
         raise ValueError(f"Every layer needs at least 1 neuron, got {widths} and {num_classes} classes.")
-    template = neuron if neuron is not None else LIF()
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
     for number, (narrow, wide) in enumerate(pairwise(widths), start=1):
         layers[f"fc{number}"] = Linear(narrow, wide)
-        layers[f"neuron{number}"] = copy.deepcopy(template)
+        layers[f"neuron{number}"] = activation_for(neuron, (wide,))
     layers["head"] = Linear(widths[-1], num_classes)
-    return SpikingClassifier(
-        normalise if normalise is not None else Normalise(),
-        encoder if encoder is not None else ConstantCurrent(),
-        SpikingSequential(**layers),
-        decoder if decoder is not None else MeanOverTime(),
-        time_steps,
-    )
+    return classifier(SpikingSequential(**layers), time_steps, normalise, encoder, decoder)

@@ -55,11 +55,11 @@ def require_threshold(threshold: float) -> None:
         raise ValueError(f"threshold must be above 0 (at 0 a neuron at rest fires for ever), got {threshold}.")
 
 
-def require_time_constant(tau: float) -> None:
+def require_time_constant(tau: float, name: str = "tau") -> None:
     """Refuse a time constant below one tick, at which the leak would overshoot.
 
     Raises:
         ValueError: saying so.
     """
     if not tau >= 1:
-        raise ValueError(f"tau, the membrane time constant in ticks, must be at least 1, got {tau}.")
+        raise ValueError(f"{name}, a time constant in ticks, must be at least 1, got {tau}.")

@@ -5,15 +5,18 @@ multi-step `simulate` follows, a plain loop under autograd; a neuron with a fuse
 with the loop.
 """
 
-from abc import ABC, abstractmethod
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from neuro.temporal import Temporal
 from neuro.types import Activity, State, first_tick, num_time_steps, unroll
 
 
-class Neuron(nn.Module, ABC):
+class Neuron(Temporal):
     """A layer of neurons, elementwise over [B, ...]."""
 
     is_spiking: bool = True
@@ -59,6 +62,21 @@ class Neuron(nn.Module, ABC):
     def forward(self, current: Activity, state: State | None = None) -> tuple[Tensor, State]:
         """Simulate; a module call, so that probes see it."""
         return self.simulate(current, state)
+
+    def run(self, activity: Activity, state: State | None = None) -> tuple[Tensor, State]:
+        """Simulate, as a layer of a network."""
+        return self(activity, state)
+
+    def tick(self, current: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Advance one tick, as a layer of a network; the state is checked."""
+        return self.step(current, self.starting_state(current[None], state))
+
+    def for_layer(self, shape: Sequence[int]) -> "Neuron":
+        """Give a fresh copy for a layer whose input in one tick has this shape, without the batch.
+
+        A model builder calls it on its template; a neuron with parameters of the layer's shape overrides it.
+        """
+        return copy.deepcopy(self)
 
     def starting_state(self, current: Activity, state: State | None) -> State:
         """Give a fresh state, or check that the one given fits the input.

@@ -25,6 +25,7 @@ from continual.scenarios import Task, permuted
 from continual.seeding import stream
 from continual.strategies import LayerRank, Setting
 from neuro.lateral import last_linear
+from neuro.learning import BPTT
 
 CPU = torch.device("cpu")
 MODES = ["task", "domain", "class"]
@@ -46,7 +47,7 @@ class StrategyContract:
 
     def attached(self, model, mode="domain", num_tasks=3):
         strategy, sequence = self.make(), permuted(small_data(), num_tasks, mode)
-        strategy.attach(Setting(model, last_linear(model), sequence, 0))
+        strategy.attach(Setting(model, last_linear(model), sequence, 0, BPTT(), epochs=1, batch_size=8))
         return strategy, sequence
 
     def learn(self, strategy, model, sequence, task, checks=None):
@@ -176,6 +177,7 @@ class StrategyContract:
         strategy, sequence = self.attached(model)
         task = sequence.tasks[0]
         self.learn(strategy, model, sequence, task)
+        strategy.before_task(task, torch.optim.SGD(model.parameters(), lr=0.1))
         before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
         data, streams = gather([task], task, sequence, CPU, torch.float32), torch.get_rng_state()
         strategy.after_task(task, data)

@@ -109,11 +109,11 @@ def test_a_double_precision_gradient_keeps_its_precision_under_single_precision_
 
 def gradients(layer, inputs, projector):
     layer.zero_grad()
-    layer.projector = projector
+    layer.projectors = [projector]
     inputs = inputs.clone().requires_grad_()
     outputs = layer(inputs)
     outputs.square().sum().backward()
-    layer.projector = None
+    layer.projectors = None
     bias = None if layer.bias is None else layer.bias.grad.clone()
     return outputs.detach(), inputs.grad, layer.weight.grad.clone(), bias
 
@@ -136,7 +136,7 @@ def test_a_projector_changes_the_weight_gradient_and_nothing_else(bias, shape):
 
 def test_a_single_unbatched_row_can_be_learned_from_too():
     layer, row, basis = Linear(4, 3, dtype=torch.float64), drawn(4), orthonormal(1, 4)
-    layer.projector = Projector(basis)
+    layer.projectors = [Projector(basis)]
     layer(row).sum().backward()
     expected = torch.ones(3, 1, dtype=torch.float64) @ row[None]
     torch.testing.assert_close(layer.weight.grad, expected - expected @ basis.mT @ basis)
@@ -147,7 +147,7 @@ def test_a_protected_layer_trains_under_autocast_as_an_unprotected_one_does():
     layer, rows = Linear(10, 8), drawn(6, 10, dtype=torch.float32)
     taken = []
     for projector in (None, Projector(torch.eye(10)[:4])):
-        layer.projector, inputs = projector, rows.clone().requires_grad_()
+        layer.projectors, inputs = [projector], rows.clone().requires_grad_()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             outputs = layer(inputs)
         layer.zero_grad()
@@ -165,7 +165,7 @@ def test_a_protected_layer_trains_under_autocast_as_an_unprotected_one_does():
 
 def test_the_gradient_through_a_protected_layer_passes_gradcheck_on_its_input():
     layer = Linear(5, 3, bias=True, dtype=torch.float64)
-    layer.projector = Projector(orthonormal(2, 5))
+    layer.projectors = [Projector(orthonormal(2, 5))]
     assert torch.autograd.gradcheck(lambda rows: layer(rows), (drawn(4, 5).requires_grad_(),))
 
 
@@ -177,7 +177,7 @@ def test_without_a_projector_it_is_torchs_linear():
 
 def test_projected_rows_are_counted_on_the_smaller_side_once_and_only_while_learning():
     layer = Linear(10, 8)
-    layer.projector = Projector(torch.eye(10)[:2])
+    layer.projectors = [Projector(torch.eye(10)[:2])]
     layer(torch.rand(3, 10))
     layer(torch.rand(5, 4, 10))
     with torch.no_grad():

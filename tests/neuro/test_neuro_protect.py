@@ -16,8 +16,9 @@ from neuro.lateral import (
     evaluating,
     freeze_unprotected,
     last_linear,
-    linear_sites,
+    modules_of,
     protect,
+    readable_sites,
     tapped,
     weight_sites,
 )
@@ -169,13 +170,13 @@ def test_the_trace_side_gives_the_gradients_of_the_weight_side_and_can_be_switch
     protection.end_task(torch.rand(30, 10))
     inputs = torch.rand(4, 10)
     weight_side = gradient_after(protection, model, inputs)
-    assert model.network.fc1.projector is None
+    assert model.network.fc1.projectors is None
     protection.set_trace_side(True)
-    assert model.network.fc1.projector is not None
-    assert model.network.head.projector is None
+    assert model.network.fc1.projectors is not None
+    assert model.network.head.projectors is not None  # every row of this head is shared
     trace_side = gradient_after(protection, model, inputs)
     protection.set_trace_side(False)
-    assert model.network.fc1.projector is None
+    assert model.network.fc1.projectors is None
     again = gradient_after(protection, model, inputs)
     for ours, theirs, third in zip(weight_side, trace_side, again, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -186,9 +187,9 @@ def test_switching_sides_before_the_first_task_ends_installs_nothing():
     model = nn.Sequential(Linear(4, 3), nn.ReLU(), Linear(3, 2))
     protection = protect(model)
     protection.set_trace_side(True)
-    assert model[0].projector is None
+    assert model[0].projectors is None
     protection.end_task(torch.rand(8, 4))
-    assert model[0].projector is not None
+    assert model[0].projectors is not None
     protection.set_trace_side(False)
     protection.after_step()
 
@@ -253,14 +254,14 @@ def test_the_head_is_the_last_linear_unless_named_and_a_foreign_name_is_refused(
 def test_a_network_without_linear_layers_is_refused():
     with pytest.raises(ValueError, match="no linear layer"):
         protect(nn.Sequential(nn.ReLU()))
-    with pytest.raises(ValueError, match="no linear layer"):
+    with pytest.raises(ValueError, match="no linear or convolutional layer"):
         weight_sites(nn.ReLU())
 
 
 @pytest.mark.parametrize(
     ("layer", "kind"),
     [
-        (nn.Conv2d(3, 4, 3), "Conv2d"),
+        (nn.Conv3d(3, 4, 3), "Conv3d"),
         (nn.ConvTranspose1d(3, 4, 3), "ConvTranspose1d"),
         (nn.LSTM(3, 4), "LSTM"),
         (nn.GRUCell(3, 4), "GRUCell"),
@@ -412,7 +413,7 @@ def test_operations_on_the_trace_side_count_the_rows_of_the_input_when_they_are_
     protection.end_task(torch.rand(10, 6))
     model(torch.rand(2, 6)).sum().backward()
     protection.after_backward()
-    assert protection.operations.projecting == 2 * 2 * 2 * 6 + 2 * 3 * 1 * 5
+    assert protection.operations.projecting == 2 * 2 * 2 * 6 + 2 * 2 * 1 * 5
 
 
 def test_stored_bytes_are_bases_and_with_projected_steps_the_anchors():
@@ -453,19 +454,20 @@ def test_it_works_on_every_device(device):
 def test_taps_hand_on_every_row_before_each_weight():
     network = SpikingSequential(fc1=Linear(3, 4), lif=LIF(), fc2=Linear(4, 2))
     rows = {}
-    with tapped(linear_sites(network), lambda name, seen: rows.setdefault(name, []).append(seen)):
+    sites = {site.name: site for site in readable_sites(network)}
+    with tapped(modules_of(list(sites.values())), lambda name, seen: rows.setdefault(name, []).append(seen)):
         network(torch.rand(5, 2, 3))
     network(torch.rand(5, 2, 3))
-    assert {name: [tuple(part.shape) for part in parts] for name, parts in rows.items()} == {
+    assert {name: [tuple(sites[name].rows(part).shape) for part in parts] for name, parts in rows.items()} == {
         "fc1": [(10, 3)],
         "fc2": [(10, 4)],
     }
     assert not rows["fc2"][0].requires_grad
-    assert [site.width for site in linear_sites(network)] == [3, 4]
+    assert [site.width for site in sites.values()] == [3, 4]
 
 
 def test_a_static_input_gives_a_row_a_sample_and_spikes_a_row_a_tick():
     model, rows = spiking_mlp([6], 2, hidden=[5], time_steps=4), {}
-    with tapped(weight_sites(model), lambda name, seen: rows.update({name: len(seen)})):
+    with tapped(modules_of(weight_sites(model)), lambda name, seen: rows.update({name: len(seen)})):
         model(torch.rand(3, 6))
     assert rows == {"network.fc1": 3, "network.head": 12}

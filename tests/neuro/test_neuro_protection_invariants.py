@@ -79,7 +79,7 @@ def test_invariant_10_a_projector_leaves_outputs_and_input_gradients_of_a_spikin
     for protected in (False, True):
         for layer in (model.network.fc1, model.network.fc2):
             basis = orthonormal(5, layer.in_features, dtype=torch.float32)
-            layer.projector = Projector(basis) if protected else None
+            layer.projectors = [Projector(basis)] if protected else None
         inputs = images.clone().requires_grad_()
         model.zero_grad()
         outputs = model(inputs)

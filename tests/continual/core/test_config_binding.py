@@ -51,9 +51,16 @@ def misfits(node, path, injected):
     return found
 
 
+def content_of(group, choice):
+    """The description a choice stands for; models and rules choose parts of their own, which Hydra puts in."""
+    if group in ("model", "rule"):
+        return compose([f"{group}={choice}"])[group]
+    return yaml.safe_load((config_folder() / group / f"{choice}.yaml").read_text())
+
+
 @pytest.mark.parametrize(("group", "choice"), FILES)
 def test_every_yaml_binds_to_its_constructor(group, choice):
-    content = yaml.safe_load((config_folder() / group / f"{choice}.yaml").read_text())
+    content = content_of(group, choice)
     parts = list(descriptions(content, group))
     assert parts, "a choice without _target_ builds nothing"
     assert parts[0][0] == group, "the outermost level has no _target_"
@@ -92,7 +99,7 @@ def test_the_composed_configuration_has_the_keys_of_run_config():
 def test_every_experiment_composes_and_runs_one_task_tiny(experiment, tmp_path):
     assert compose([f"experiment={experiment}"])["name"] == experiment
     for strategy in ("naive", "hlop"):
-        chosen = (f"experiment={experiment}", "scenario.num_tasks=1", "model.hidden=[8,8]", f"strategy={strategy}")
+        chosen = (f"experiment={experiment}", "scenario.num_tasks=1", f"strategy={strategy}")
         result = launch(tmp_path, *chosen)
         assert result.matrices.num_tasks == 1
 
@@ -105,9 +112,30 @@ def test_every_scenario_runs_in_every_mode(scenario, mode, tmp_path):
     assert 0 <= result.metrics["acc_final"] <= 1
 
 
-@pytest.mark.parametrize("choice", [f"{group}={c}" for group in ("model", "optimizer") for c in choices(group)])
-def test_every_model_and_optimiser_runs(choice, tmp_path):
-    assert launch(tmp_path, choice, "strategy=hlop").matrices.num_tasks == 2
+SMALL = {"cnn": "model.channels=[4,4]", "resnet18": "model.width=2", "vgg": "model.plan=[4,pool,4]", "mlp": "seed=0"}
+
+
+@pytest.mark.parametrize("choice", choices("optimizer"))
+def test_every_optimiser_runs(choice, tmp_path):
+    assert launch(tmp_path, f"optimizer={choice}", "strategy=hlop").matrices.num_tasks == 2
+
+
+@pytest.mark.parametrize("choice", choices("model"))
+def test_every_model_runs(choice, tmp_path):
+    small = SMALL[choice.partition("_")[2]]
+    assert launch(tmp_path, f"model={choice}", small, "strategy=hlop").matrices.num_tasks == 2
+
+
+@pytest.mark.parametrize("choice", choices("rule"))
+@pytest.mark.parametrize("error_path", choices("error_path"))
+def test_every_rule_runs_with_every_error_path(choice, error_path, tmp_path):
+    result = launch(tmp_path, f"rule={choice}", f"error_path={error_path}", "strategy=hlop")
+    assert result.matrices.num_tasks == 2
+
+
+@pytest.mark.parametrize("choice", [c for c in choices("neuron") if not c.startswith("dsr")])
+def test_every_neuron_runs(choice, tmp_path):
+    assert launch(tmp_path, f"neuron={choice}", "strategy=hlop").matrices.num_tasks == 2
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,11 @@ COMPOSED_BELOW = ("sizes", "schedule")  # other keys are interpolated from these
 @lru_cache
 def composed(*overrides):
     """Let Hydra compose a tiny run; its neurons fire easily, so that no layer stays silent."""
-    lively = () if "model=relu_mlp" in overrides else ("model.neuron.threshold=0.3",)
-    return compose(["debug=tiny", "model.hidden=[12,12]", "optimizer.lr=0.5", *lively, *overrides])
+    kind = next((o for o in overrides if o.startswith("model=")), "model=spiking_mlp")
+    other_neurons = any(o.startswith(("neuron=recurrent", "rule=dsr")) for o in overrides)
+    lively = () if kind.startswith("model=relu") or other_neurons else ("model.neuron.threshold=0.3",)
+    narrow = ("model.hidden=[12,12]",) if kind.endswith("mlp") else ()
+    return compose(["debug=tiny", *narrow, "optimizer.lr=0.5", *lively, *overrides])
 
 
 def described(*overrides):

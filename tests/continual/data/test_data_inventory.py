@@ -1,10 +1,17 @@
 import gzip
+import hashlib
 import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import numpy as np
 
 from continual.data import inventory
+from continual.data.files import PackagedFile
 from continual.data.idx import FILES
+
+data_inventory = sys.modules["continual.data.inventory"]  # the name in the package is the function
 
 
 def statuses(root):
@@ -13,7 +20,17 @@ def statuses(root):
 
 def test_embedded_data_are_ready_and_the_rest_says_how_to_get_it(tmp_path):
     entries = {entry.name: entry for entry in inventory(tmp_path)}
-    assert list(entries) == ["mnist5k", "digits", "mnist5k_heldout", "fashion_mnist", "mnist"]
+    assert list(entries) == [
+        "mnist5k",
+        "mnist5k_saccades_simulated",
+        "digits",
+        "japanese_vowels",
+        "textures",
+        "photo_patches",
+        "mnist5k_heldout",
+        "fashion_mnist",
+        "mnist",
+    ]
     assert entries["mnist5k"].status == entries["digits"].status == "ready"
     assert entries["mnist5k"].where.endswith("mnist_5k.csv.gz")
     for name in ("mnist5k_heldout", "mnist"):
@@ -27,6 +44,29 @@ def test_an_absent_package_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
     assert statuses(tmp_path)["mnist5k"] == "missing"
     assert statuses(tmp_path)["digits"] == "missing"
+    entries = {entry.name: entry for entry in inventory(tmp_path)}
+    for name, extra in (("japanese_vowels", "temporal"), ("textures", "images"), ("photo_patches", "images")):
+        assert entries[name].status == "missing"
+        assert f"palimpsest[{extra}]" in entries[name].how_to_get
+
+
+def test_a_set_of_several_files_is_as_good_as_its_worst_and_names_that_one(tmp_path, monkeypatch):
+    first, second = (PackagedFile("pretended", f"{n}.bin", hashlib.sha256(b"whole").hexdigest(), "mend") for n in "ab")
+    monkeypatch.setattr(data_inventory, "PHOTO_FILES", (first, second))
+    spec = ModuleSpec("pretended", None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: spec)
+
+    def found():
+        entry = {entry.name: entry for entry in inventory(tmp_path)}["photo_patches"]
+        return entry.status, Path(entry.where).name
+
+    (tmp_path / "a.bin").write_bytes(b"whole")
+    assert found() == ("missing", "b.bin")
+    (tmp_path / "b.bin").write_bytes(b"who")
+    assert found() == ("altered", "b.bin")
+    (tmp_path / "b.bin").write_bytes(b"whole")
+    assert found() == ("ready", "a.bin")
 
 
 def test_files_are_compared_with_what_is_known(tmp_path):

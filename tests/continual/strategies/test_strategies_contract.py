@@ -1,8 +1,11 @@
 """Every configured strategy keeps the contract."""
 
+import pytest
 from contracts.strategy import StrategyContract
+from tiny_runs import StopAtStep, assert_same_run, foreign_network, launch
 
 from continual.compose import choices
+from continual.errors import UserError
 
 
 class TestNaive(StrategyContract):
@@ -33,6 +36,23 @@ class TestHLOPEigen(StrategyContract):
     choice = "hlop_eigen"
 
 
+class TestHLOPOnline(StrategyContract):
+    choice = "hlop_online"
+
+
+def test_spiking_lateral_neurons_refuse_a_foreign_network(tmp_path):
+    with pytest.raises(UserError, match=r"layer '1' cannot; use neuro.Linear"):
+        launch(tmp_path, "strategy=hlop_spiking", own={"model": foreign_network()})
+
+
+def test_spiking_lateral_neurons_stopped_and_resumed_equal_never_stopped(tmp_path):
+    whole = launch(tmp_path / "whole", "strategy=hlop_spiking")
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path / "cut", "strategy=hlop_spiking", progress=StopAtStep(1, 2))
+    assert_same_run(whole.folder, launch(tmp_path / "cut", "strategy=hlop_spiking").folder)
+
+
 def test_no_configured_strategy_is_forgotten_here():
-    tested = {member.choice for member in StrategyContract.__subclasses__()}
+    refuses_foreign_networks = {"hlop_spiking"}
+    tested = {member.choice for member in StrategyContract.__subclasses__()} | refuses_foreign_networks
     assert tested == set(choices("strategy"))

@@ -246,15 +246,16 @@ def test_it_learns_from_as_many_samples_as_it_is_told(tmp_path, monkeypatch):
     assert shown == [[150, 50]] * 2
 
 
-@pytest.mark.parametrize("name", ["max_samples", "batch_size", "passes"])
+@pytest.mark.parametrize("name", ["max_samples", "batch_size", "passes", "last_epochs", "max_rows"])
 def test_numbers_below_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         HLOP(**{name: 0})
 
 
 def test_a_network_that_cannot_be_protected_is_refused_at_the_start(tmp_path):
-    convolution = nn.Sequential(nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
-    with pytest.raises(continual.errors.UserError, match=r"'1' \(Conv2d\)"):
+    cube, flat = nn.Unflatten(1, (1, 1, 8)), nn.Flatten()
+    convolution = nn.Sequential(cube, nn.Conv3d(1, 2, (1, 3, 3)), flat, nn.Linear(72, 10))
+    with pytest.raises(continual.errors.UserError, match=r"'1' \(Conv3d\)"):
         launch(tmp_path / "runs", "strategy=hlop", own={"model": convolution})
     assert not (tmp_path / "runs").exists()
     assert launch(tmp_path, "strategy=naive", own={"model": convolution}).metrics["num_tasks"] == 2
