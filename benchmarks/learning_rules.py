@@ -3,7 +3,8 @@
     python benchmarks/learning_rules.py --seeds 3 --jobs 2
 
 Every cell is a run of `python -m continual experiment=permuted_mnist5k_rules`, kept in its run folder, so an
-interrupted benchmark goes on where it stopped. Tested on the 1,000 digits of the split; DSR runs T = 20 ticks, the others 6.
+interrupted benchmark goes on where it stopped. Tested on the 1,000 digits of the split; DSR runs T = 20 ticks, the
+others 6.
 """
 
 import argparse
@@ -44,9 +45,8 @@ def main() -> None:
             numbers = " | ".join(interval([run[column] for run in found]) for column in COLUMNS)
             minutes = sum(run["seconds"] for run in found) / 60 / options.seeds
             print(f"| {rule} | {path} | {found[0]['strategy']} | {numbers} | {minutes:.1f} |")
-    print(
-        "\nACC when learned, HLOP − naive on equal seeds, in points\n\n| rule | error path | difference |\n|---|---|---|"
-    )
+    print("\nACC when learned, HLOP − naive on equal seeds, in points\n")
+    print("| rule | error path | difference |\n|---|---|---|")
     for rule, path in pairs:
         own = {key[2:]: run for key, run in metrics.items() if key[:2] == (rule, path)}
         print(f"| {rule} | {path} | {difference(own, *reversed(STRATEGIES), 'acc_learning', options.seeds)} |")

@@ -32,6 +32,7 @@ def make_parts(config: RunConfig) -> Parts:
         device_of(config.device), getattr(torch, config.dtype)
     )
     strategy, rule = build(config.strategy, "strategy", allow), build(config.rule, "rule", allow)
+    objective = build(config.objective, "objective", allow)
     if strategy.needs_task_id_in_test and sequence.mode != "task":
         raise UserError(f"{strategy.name} needs the task's number at test time, which mode={sequence.mode} withholds.")
     try:
@@ -40,7 +41,8 @@ def make_parts(config: RunConfig) -> Parts:
             part_of(task, config.evaluate_on)
         head = find_head(model, config.head)
         rule.attach(model)
-        strategy.attach(Setting(model, head, sequence, config.seed, rule, config.epochs, config.batch_size))
+        setting = Setting(model, head, sequence, config.seed, rule, objective, config.epochs, config.batch_size)
+        strategy.attach(setting)
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     make_optimizer, make_schedule = optimizer_makers(config)
@@ -51,7 +53,7 @@ def make_parts(config: RunConfig) -> Parts:
         sequence,
         strategy,
         rule,
-        build(config.objective, "objective", allow),
+        objective,
         make_optimizer,
         make_schedule,
         config.epochs,

@@ -108,7 +108,7 @@ def _matrix(group: Group) -> RenderableType:
     table = Table(box=None, padding=(0, 0), show_edge=False)
     table.add_column("after", style="dim", justify="right")
     for j in shown:
-        table.add_column(f"{j + 1} ", justify="right", header_style="dim", min_width=5)
+        table.add_column(f"{j + 1} ", justify="right", header_style="dim", min_width=6)
     for i in shown[np.isfinite(R[shown]).any(axis=1)]:
         table.add_row(f"{i + 1} ", *(_cell(float(R[i, j]), bool(i == j)) for j in shown))
     return Stack(Text(_folded(group.name), style="bold"), table)
@@ -122,7 +122,7 @@ def _cell(value: float, is_diagonal: bool) -> Text:
     emphasis = " bold underline" if is_diagonal else ""
     number = _compact(percent(value))
     paper = f"{ink} on #{red:02x}{green:02x}{blue:02x}"
-    return Text.assemble((" " * (5 - len(number)), paper), (number, paper + emphasis))
+    return Text.assemble((" " * (6 - len(number)), paper), (number, paper + emphasis))
 
 
 def _legend(groups: Sequence[Group]) -> Text:

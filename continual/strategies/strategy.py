@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from continual.batches import Batch, TrainingData
 from continual.scenarios import Task, TaskSequence
-from neuro.learning import Rule
+from neuro.learning import Objective, Rule
 
 
 class Setting(NamedTuple):
@@ -25,6 +25,7 @@ class Setting(NamedTuple):
         sequence: all tasks; a strategy must not look at test parts.
         seed: root of the named random streams.
         rule: how gradients arise; it knows what is presynaptic.
+        objective: what is minimised.
         epochs: per task.
         batch_size: samples per training batch.
     """
@@ -34,6 +35,7 @@ class Setting(NamedTuple):
     sequence: TaskSequence
     seed: int
     rule: Rule
+    objective: Objective
     epochs: int
     batch_size: int
 

@@ -47,7 +47,7 @@ class StrategyContract:
 
     def attached(self, model, mode="domain", num_tasks=3):
         strategy, sequence = self.make(), permuted(small_data(), num_tasks, mode)
-        strategy.attach(Setting(model, last_linear(model), sequence, 0, BPTT(), epochs=1, batch_size=8))
+        strategy.attach(Setting(model, last_linear(model), sequence, 0, BPTT(), CrossEntropy(), epochs=1, batch_size=8))
         return strategy, sequence
 
     def learn(self, strategy, model, sequence, task, checks=None):
