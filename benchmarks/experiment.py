@@ -3,8 +3,8 @@
     python benchmarks/experiment.py split_fashion_hlop --strategies naive hlop --seeds 3 --jobs 2
     python benchmarks/experiment.py five_offline_hlop --strategies naive hlop joint --seeds 1 model.width=10
 
-Every cell is a run of `python -m continual experiment=NAME`, kept in its run folder, so an interrupted benchmark goes on
-where it stopped. Further arguments are overrides.
+Every cell is a run of `python -m continual experiment=NAME`, kept in its run folder, so an interrupted benchmark goes
+on where it stopped. Further arguments are overrides.
 """
 
 import argparse
