@@ -23,12 +23,14 @@ class Batch(NamedTuple):
         targets: head rows, [B] int64.
         active: rows that compete in the loss, [classes] or [B, classes] of booleans; None for all.
         task: 0-based task of each sample, [B] int64.
+        weights: of each sample in the loss, [B], which then is their weighted sum; None for the mean.
     """
 
     inputs: Tensor
     targets: Tensor
     active: Tensor | None
     task: Tensor
+    weights: Tensor | None = None
 
 
 class TrainingData(NamedTuple):

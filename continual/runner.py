@@ -146,8 +146,8 @@ def train_epoch(
     parts: Parts, optimizer: torch.optim.Optimizer, data: TrainingData, generator: torch.Generator, progress: Silent
 ) -> Iterator[Any]:
     """Go once over the data: gradients, protection, step, protection."""
+    optimizer.zero_grad(set_to_none=True)
     for batch in data.batches(parts.batch_size, generator):
-        optimizer.zero_grad(set_to_none=True)
         mixed = parts.strategy.mix(batch)
         for update in parts.rule.updates(parts.model, mixed, parts.objective, parts.strategy.terms):
             if is_seen_to_fail(update.loss):
@@ -156,6 +156,7 @@ def train_epoch(
             parts.strategy.after_backward(parts.model)
             optimizer.step()
             parts.strategy.after_step(parts.model)
+            optimizer.zero_grad(set_to_none=True)  # the next update may be another tick of the same batch
             yield update
         progress.step()
 

@@ -70,5 +70,13 @@ class Frames(nn.Module):
 
 
 def tick_shape(encoder: nn.Module | None, input_shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the shape of what an encoder shows in one tick of one input of `input_shape`."""
-    return tuple(input_shape[1:]) if isinstance(encoder, Frames) else tuple(input_shape)
+    """Give the shape of what an encoder shows in one tick of one input of `input_shape`.
+
+    Raises:
+        ValueError: if the encoder reads frames and there is nothing but their number.
+    """
+    if not isinstance(encoder, Frames):
+        return tuple(input_shape)
+    if len(input_shape) < 2:
+        raise ValueError(f"Frames needs an input shape [T, ...], the number of frames first, got {tuple(input_shape)}.")
+    return tuple(input_shape[1:])

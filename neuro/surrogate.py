@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from neuro.reference_mode import reference_wanted
+
 
 @runtime_checkable
 class Surrogate(Protocol):
@@ -177,6 +179,25 @@ class _Spike(torch.autograd.Function):
         return grad_outputs[0] * ctx.surrogate(distance), None
 
 
+class _TransformableSpike(torch.autograd.Function):
+    """The same function in the form that torch.func's transforms read; torch binds its signature anew at every call."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(distance: Tensor, surrogate: Surrogate) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return (distance >= 0).to(distance.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Surrogate], output: Tensor) -> None:
+        distance, ctx.surrogate = inputs
+        ctx.save_for_backward(distance)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        return _Spike.backward(ctx, *grad_outputs)
+
+
 def spike(distance: Float[Tensor, "*shape"], surrogate: Surrogate) -> Float[Tensor, "*shape"]:
     """Fire where membrane − threshold is at or above zero, with a surrogate gradient.
 
@@ -187,4 +208,5 @@ def spike(distance: Float[Tensor, "*shape"], surrogate: Surrogate) -> Float[Tens
     Returns:
         Zeros and ones of the shape and dtype of `distance`.
     """
-    return _Spike.apply(distance, surrogate)  # pyright: ignore[reportReturnType]  # apply is untyped in torch
+    function = _TransformableSpike if reference_wanted() else _Spike
+    return function.apply(distance, surrogate)  # pyright: ignore[reportReturnType]  # apply is untyped in torch

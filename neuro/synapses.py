@@ -52,7 +52,8 @@ class Synapse(nn.Module):
 
     def _parts(self, inputs: Tensor, weight: Tensor) -> "_Parts":
         feedback = self.error_path(weight.detach()) if self.error_path is not None else None
-        seen = self.presynaptic(inputs.detach()) if self.presynaptic is not None else None
+        learns = torch.is_grad_enabled()  # an evaluation between two ticks moves no trace
+        seen = self.presynaptic(inputs.detach()) if self.presynaptic is not None and learns else None
         return _Parts(feedback, seen, self.projectors)
 
 

@@ -10,7 +10,7 @@ from continual.batches import Batch
 
 
 class CrossEntropy:
-    """Mean cross-entropy; inactive rows take no part, and get exactly zero gradient.
+    """Mean cross-entropy, or Σ w_i CE_i for a batch with weights; inactive rows get exactly zero gradient.
 
     Args:
         label_smoothing: share of the target spread over the active rows, in [0, 1).
@@ -20,6 +20,7 @@ class CrossEntropy:
     """
 
     name = "cross_entropy"
+    weighs_samples = True
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
@@ -33,12 +34,17 @@ class CrossEntropy:
     def loss(self, outputs: Tensor, prepared: Batch) -> Tensor:
         """Score logits [B, classes], a scalar."""
         log_probabilities = masked_logits(outputs, prepared.active).log_softmax(1)
-        chosen = F.nll_loss(log_probabilities, prepared.targets)
+        weights = prepared.weights
+        if weights is None:
+            chosen = F.nll_loss(log_probabilities, prepared.targets)
+        else:
+            chosen = (weights * F.nll_loss(log_probabilities, prepared.targets, reduction="none")).sum()
         if self.label_smoothing == 0:
             return chosen
         active = torch.ones_like(outputs, dtype=torch.bool) if prepared.active is None else prepared.active
         spread = log_probabilities.masked_fill(~active, 0).sum(1) / active.expand(outputs.shape).sum(1)
-        return (1 - self.label_smoothing) * chosen - self.label_smoothing * spread.mean()
+        spread = spread.mean() if weights is None else (weights * spread).sum()
+        return (1 - self.label_smoothing) * chosen - self.label_smoothing * spread
 
 
 def masked_logits(logits: Tensor, active: Tensor | None) -> Tensor:

@@ -11,10 +11,14 @@ head's projection covers just the rows that tasks share. The optimiser decides t
 without weight decay, the applied update for all others.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
 from continual.batches import Batch, TrainingData, training_rows
+from continual.errors import UserError
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import derive_seed, stream
 from continual.strategies.strategy import LayerRank, Setting, Strategy
@@ -28,7 +32,9 @@ from neuro.lateral import (
     SubspaceLearning,
     linear_in_gradient,
 )
+from neuro.lateral.protect import ProjectsRows
 from neuro.lateral.sizes import planned_saturation
+from neuro.learning import EProp
 
 
 class HLOP(Strategy):
@@ -88,12 +94,31 @@ class HLOP(Strategy):
         )
         self._widths = {site.name: site.width for site in self._protection.sites}
         self.sizes.check(list(self._widths), list(self._widths.values()), len(sequence.tasks))
+        if self.learning.spikes is not None:
+            self._require_rows(setting)
         self._summary: list[LayerRank] = []
         self._batches_to_wait: int | None = None
 
+    def _require_rows(self, setting: Setting) -> None:
+        """Refuse spiking lateral neurons where a later task would have only a finished gradient to project."""
+        if isinstance(setting.rule, EProp):
+            raise ValueError("Spiking lateral neurons project presynaptic rows, eprop forms none; use another rule.")
+        for task in setting.sequence.tasks:
+            rows = HeadRows(shared_rows(setting.sequence, task), training_rows(setting.sequence, task))
+            self._protection.begin_task(rows)
+
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
-        """Choose the side of the projection and tell the head's rows apart."""
+        """Choose the side of the projection and tell the head's rows apart.
+
+        Raises:
+            UserError: if lateral neurons spike and the optimiser is not linear in the gradient.
+        """
         self._on_gradient = linear_in_gradient(optimizer)
+        if self.learning.spikes is not None and not self._on_gradient:
+            raise UserError(
+                "Spiking lateral neurons project rows on the way to the gradient, which an optimiser must be linear "
+                "in; use SGD without weight decay, or linear lateral neurons."
+            )
         self._protection.set_trace_side(self._on_gradient)
         active = training_rows(self._setting.sequence, task)
         self._protection.begin_task(HeadRows(shared_rows(self._setting.sequence, task), active))
@@ -135,6 +160,20 @@ class HLOP(Strategy):
             order = torch.randperm(len(data), generator=stream(self._setting.seed, "consolidation", task.index, number))
             batches += order[: self.max_samples].to(data.inputs.device).split(self.batch_size)
         return self._protection.end_task((data.inputs[chosen] for chosen in batches), num_batches=len(batches))
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let updates through as they are while the context is open, then protect the weights as they are by then.
+
+        What is frozen stays frozen, and no subspace learns.
+        """
+        for site in self._protection.sites:
+            if isinstance(site.module, ProjectsRows):
+                site.module.projectors = None
+        try:
+            yield
+        finally:
+            self._protection.load_state_dict(self._protection.state_dict())
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the bases and counters."""

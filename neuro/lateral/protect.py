@@ -138,7 +138,8 @@ class Protection:
         self.sites = [site for site in sites if shared_head or site.name != self.head_name]
         self.subspaces = {site.name: subspace_of(site, learning) for site in self.sites}
         self.sizes.check([site.name for site in self.sites], [site.width for site in self.sites], None)
-        if learning.spikes is not None:
+        self._spiking = learning.spikes is not None
+        if self._spiking:
             require_row_side(self.sites, trace_side)
         classes = self.head.weight.shape[0]
         everywhere = torch.ones(classes, dtype=torch.bool, device=self.head.weight.device)
@@ -161,7 +162,16 @@ class Protection:
         return anchors + sum(subspace.stored_bytes for subspace in self.subspaces.values())
 
     def begin_task(self, rows: HeadRows) -> None:
-        """Say which rows of the head the next task trains; without this call all rows are active and shared."""
+        """Say which rows of the head the next task trains; without this call all rows are active and shared.
+
+        Raises:
+            ValueError: if lateral neurons spike and only a part of a protected head is shared.
+        """
+        if self._spiking and self.head_name in self.subspaces and 0 < int(rows.shared.sum()) < len(rows.shared):
+            raise ValueError(
+                f"Spiking lateral neurons project the presynaptic rows of a whole layer, and tasks share only a part "
+                f"of the head {self.head_name!r}; let them share all of its rows or none."
+            )
         device = self.head.weight.device
         self.rows = HeadRows(rows.shared.to(device), rows.active.to(device))
         if self.num_tasks and self.trace_side:
@@ -212,7 +222,13 @@ class Protection:
             anchor.copy_(parameter)
 
     def set_trace_side(self, enabled: bool) -> None:
-        """Switch the projection of rows inside our own synapses' backward on or off."""
+        """Switch the projection of rows inside our own synapses' backward on or off.
+
+        Raises:
+            ValueError: if lateral neurons spike and it is to be switched off.
+        """
+        if self._spiking:
+            require_row_side(self.sites, enabled)
         if enabled != self.trace_side:
             self.trace_side, self._used = enabled, None
             for site in self.sites:

@@ -83,7 +83,7 @@ class LateralSubspace(nn.Module):
     def projector(self) -> AnyProjector | None:
         """The map away from the frozen rows, or None while there are none."""
         if self._projector is None and self.rank > 0:
-            spikes = self.learning.spikes
+            spikes = self.learning.spikes if not self.is_full else None  # a full layer stands still to the last bit
             self._projector = smaller_projector(self.basis) if spikes is None else SpikingProjector(self.basis, spikes)
         return self._projector
 

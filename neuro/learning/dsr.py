@@ -41,6 +41,8 @@ class DSR(Rule):
         }
         if not wanted:
             return
+        if len(wanted) > 1:
+            raise ValueError("dsr reads the whole network by one rate; give all its neurons one kind, tau and tick.")
         decoder = model.decoder if isinstance(model, SpikingClassifier) else None
         reads = {decoder.tau if isinstance(decoder, WeightedRate) else None} if decoder is not None else set()
         if reads != wanted or (wanted == {None} and not isinstance(decoder, MeanOverTime)):

@@ -28,6 +28,7 @@ from neuro.network import SpikingSequential
 from neuro.neurons import IF, LIF, AdaptiveLIF, LeakyReadout, Neuron, Recurrent
 from neuro.reset import SoftReset
 from neuro.synapses import Linear
+from neuro.temporal import Temporal
 from neuro.types import Static, num_time_steps
 
 
@@ -57,6 +58,7 @@ class EProp(Rule):
             reset = getattr(module, "reset", None)
             if isinstance(module, Neuron) and reset is not None and reset != SoftReset(detached=True):
                 raise ValueError(f"eprop needs SoftReset(detached=True), layer {name!r} has {reset}.")
+        self.require_own_synapses(model)
         plan_of(model.network)
 
     def updates(self, model: nn.Module, batch: Any, objective: Objective, terms: Terms) -> Iterator[Update]:
@@ -74,10 +76,10 @@ class EProp(Rule):
         head_trace = Eligibility(plan.readout)
         for tick in range(time_steps):
             current = activity.value if isinstance(activity, Static) else activity[tick]
-            outputs, scored, state = advance(plan, current, state)
+            outputs, read, scored, state = advance(plan, current, state)
             loss = score(outputs, prepared, objective, terms) / time_steps
             signals = torch.autograd.grad(loss, [outputs, *(layer.spikes for layer in scored)])
-            head_trace.advance(scored[-1].spikes.detach())
+            head_trace.advance(read)
             add_gradient(plan.head, None, head_trace.gradient(signals[0]))
             for layer, eligibility, found, signal in zip(plan.hidden, eligibilities, scored, signals[1:], strict=True):
                 eligibility.advance(found.presynaptic, found.slope)
@@ -114,15 +116,15 @@ def plan_of(network: SpikingSequential) -> _Plan:
         ValueError: naming the first layer that does not fit.
     """
     hidden, before, synapse, readout = [], [], None, 0.0
-    for name, layer in network.named_children():
+    for position, (name, layer) in enumerate(network.named_children(), start=1):
         if isinstance(layer, Linear) and synapse is None:
             synapse = layer
-        elif isinstance(layer, LeakyReadout) and synapse is not None:
+        elif isinstance(layer, LeakyReadout) and synapse is not None and position == len(network):
             readout = 1 - 1 / layer.tau
-        elif isinstance(layer, Neuron) and synapse is not None:
+        elif isinstance(layer, Neuron) and not isinstance(layer, LeakyReadout) and synapse is not None:
             hidden.append(_Hidden(tuple(before), synapse, layer, getattr(layer, "synapse", None)))
             before, synapse = [], None
-        elif not any(True for _ in layer.parameters()) and synapse is None and not isinstance(layer, Neuron):
+        elif not any(True for _ in layer.parameters()) and synapse is None and not isinstance(layer, Temporal):
             before.append(layer)
         else:
             raise ValueError(
@@ -134,8 +136,8 @@ def plan_of(network: SpikingSequential) -> _Plan:
     return _Plan(tuple(hidden), tuple(before), synapse, readout)
 
 
-def advance(plan: _Plan, current: Tensor, state: Any) -> tuple[Tensor, list[_Scored], Any]:
-    """Advance the network by a tick, from states cut from the graph, and look at every hidden layer."""
+def advance(plan: _Plan, current: Tensor, state: Any) -> tuple[Tensor, Tensor, list[_Scored], Any]:
+    """Advance the network by a tick, from states cut from the graph; give what the head read and every hidden layer."""
     *states, membrane = detached(state) if state is not None else (*(None for _ in plan.hidden), None)
     scored, following = [], []
     for layer, held in zip(plan.hidden, states, strict=True):
@@ -155,7 +157,7 @@ def advance(plan: _Plan, current: Tensor, state: Any) -> tuple[Tensor, list[_Sco
         current = module(current)
     outputs = plan.head(current)
     outputs = outputs if membrane is None else plan.readout * membrane + outputs
-    return outputs, scored, (*following, outputs)
+    return outputs, current.detach(), scored, (*following, outputs)
 
 
 class Eligibility:
@@ -184,7 +186,7 @@ class Eligibility:
         inner = neuron.neuron if isinstance(neuron, Recurrent) else neuron
         if isinstance(inner, AdaptiveLIF):
             return cls(readout, 1 - 1 / inner.tau, inner.strength, 1 - 1 / inner.tau_adaptation)
-        return cls(readout, 1 - 1 / inner.tau if isinstance(inner, LIF) else 1.0)
+        return cls(readout, 1 - 1 / inner.tau if isinstance(inner, LIF | LeakyReadout) else 1.0)
 
     def advance(self, presynaptic: Tensor, slope: Tensor | None = None) -> None:
         """Advance by a tick.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from neuro.learning.rule import Presynaptic
 from neuro.learning.ticks import TickRule, Trace
 from neuro.neurons import LIF, Neuron
+from neuro.residual import Residual
 from neuro.synapses import Synapse
 
 
@@ -63,8 +64,13 @@ def filtered(activity: Tensor, decay: float) -> Tensor:
 
 def trace_decays(model: nn.Module) -> dict[str, float]:
     """Give λ of every synapse that has a neuron before it, in the order of the network's modules."""
-    decays, leak = {}, None
-    for name, module in model.named_modules():
+    decays, leak, shortcuts, entered = {}, None, {}, {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        leak = entered.pop(name, leak)
+        if isinstance(module, Residual):  # its shortcut reads what its body reads, and not the body
+            shortcuts[f"{name}.body"] = f"{name}.shortcut"
+        if name in shortcuts:
+            entered[shortcuts[name]] = leak
         if isinstance(module, Neuron):
             leak = 1 - 1 / module.tau if isinstance(module, LIF) else 1.0
         elif isinstance(module, Synapse) and leak is not None:

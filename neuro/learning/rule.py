@@ -108,6 +108,10 @@ class Rule(ABC):
         """Give what stands on the presynaptic side of each weight's update; None where that is the input itself."""
         return None
 
+    def updates_per_batch(self, model: nn.Module) -> int:
+        """Count how often `updates` yields for a batch; each time the loss is its equal share of the batch's."""
+        return 1
+
     @abstractmethod
     def updates(self, model: nn.Module, batch: Any, objective: Objective, terms: Terms) -> Iterator[Update]:
         """Fill `.grad` and yield, once or more.

@@ -11,7 +11,7 @@ and go back once. Batch norm sees one tick at a time, whereas whole-time rules s
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -67,26 +67,31 @@ class TickRule(Rule):
             )
         self.require_own_synapses(model)
 
+    def updates_per_batch(self, model: nn.Module) -> int:
+        """Give T where the optimiser steps at every tick; see `Rule.updates_per_batch`."""
+        return model.time_steps if self.every_tick and has_ticks(model) else 1
+
     def updates(self, model: nn.Module, batch: Any, objective: Objective, terms: Terms) -> Iterator[Update]:
         """Go through the ticks; yield at every one, or once with the sum. See `Rule.updates`.
 
         A network without neurons has no ticks: it is trained by plain backpropagation.
         """
-        if not isinstance(model, SpikingClassifier) or not any(isinstance(part, Neuron) for part in model.modules()):
+        if not has_ticks(model):
             yield from backpropagate(model, model, batch, objective, terms)
             return
         prepared = objective.prepare(model, batch)
         with presynaptic_traces(model, self.traces(model)):
+            network, activity, gradient = model.network, model.encode(prepared.inputs), None
             if self.every_tick:
-                for outputs, loss in self._ticks(
-                    model.network, model.encode(prepared.inputs), prepared, objective, terms
-                ):
+                for outputs, loss in self._ticks(network, activity, prepared, objective, terms):
                     yield Update(outputs, loss, prepared)
                 return
-            before, after = split_at_first_state(model.network)
-            mapped, gradient = leaf_of(run_layer(before, model.encode(prepared.inputs))[0])
-            seen = list(self._ticks(after, mapped, prepared, objective, terms))
-            gradient()
+            if isinstance(activity, Static):  # a moving input is mapped tick by tick, or one graph would span them all
+                before, network = split_at_first_state(network)
+                activity, gradient = leaf_of(run_layer(before, activity)[0])
+            seen = list(self._ticks(network, activity, prepared, objective, terms))
+            if gradient is not None:
+                gradient()
         outputs, losses = zip(*seen, strict=True)
         yield Update(torch.stack(outputs).mean(0), torch.stack(losses).sum(), prepared)
 
@@ -101,6 +106,11 @@ class TickRule(Rule):
             loss = score(outputs, prepared, objective, terms) / time_steps
             torch.autograd.backward(loss)
             yield outputs.detach(), loss.detach()
+
+
+def has_ticks(model: nn.Module) -> TypeGuard[SpikingClassifier]:
+    """Tell whether a network has neurons and runs over time."""
+    return isinstance(model, SpikingClassifier) and any(isinstance(part, Neuron) for part in model.modules())
 
 
 def split_at_first_state(network: SpikingSequential) -> tuple[SpikingSequential, SpikingSequential]:
@@ -122,12 +132,15 @@ def leaf_of(activity: Activity) -> tuple[Activity, Callable[[], None]]:
 
 @contextmanager
 def presynaptic_traces(model: nn.Module, traces: dict[str, Trace]) -> Iterator[None]:
-    """Put traces on the presynaptic side of synapses while the context is open."""
+    """Put traces on the presynaptic side of synapses while the context is open; what stood there comes back after.
+
+    So a strategy may run a batch of its own between two ticks of another.
+    """
     synapses = modules_of(readable_sites(model))
     with ExitStack() as stack:
         for name, trace in traces.items():
             synapse = synapses[name]
             assert isinstance(synapse, Synapse)  # check has refused every other
+            stack.callback(setattr, synapse, "presynaptic", synapse.presynaptic)
             synapse.presynaptic = trace
-            stack.callback(setattr, synapse, "presynaptic", None)
         yield

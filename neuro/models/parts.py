@@ -41,14 +41,17 @@ def classifier(
 
 
 def image_shape(input_shape: Sequence[int]) -> tuple[int, int, int]:
-    """Give [C, H, W] of one image, a grey one [H, W] having one channel; of frames [T, C, H, W], that of a frame.
+    """Give [C, H, W] of the image of one tick, a grey one [H, W] having one channel.
 
     Raises:
         ValueError: if it is no image.
     """
-    shape = tuple(input_shape[-3:]) if len(input_shape) > 2 else (1, *input_shape)
+    shape = tuple(input_shape) if len(input_shape) > 2 else (1, *input_shape)
     if len(shape) != 3 or min(shape) < 1:
-        raise ValueError(f"A convolutional network needs images [H, W] or [C, H, W], got {tuple(input_shape)}.")
+        raise ValueError(
+            f"A convolutional network needs images [H, W] or [C, H, W] in every tick, got {tuple(input_shape)}; "
+            f"inputs with frames in front need encoder=Frames()."
+        )
     return shape  # pyright: ignore[reportReturnType]  # its length is checked
 
 

@@ -69,3 +69,7 @@ class StepNeuron(Neuron):
                 f"The step function must give back {self.num_variables} state variables, it gave {len(following)}."
             )
         return output, tuple(following)
+
+    def extra_repr(self) -> str:
+        """Show the function."""
+        return f"{getattr(self.function, '__name__', self.function)}, num_variables={self.num_variables}"

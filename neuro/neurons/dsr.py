@@ -74,8 +74,9 @@ class RepresentationNeuron(Neuron):
         self.firing_share, self.smallest_threshold = float(firing_share), float(smallest_threshold)
 
     def bounded_threshold(self, like: Tensor) -> Tensor:
-        """Give V, kept above its bound, in the dtype of the activity."""
-        return self.threshold.clamp(min=self.smallest_threshold).to(like.dtype)
+        """Give V in the dtype of the activity, put back on its bound where a step has taken it below."""
+        self.threshold.data.clamp_(min=self.smallest_threshold)  # itself, not a copy: so that it can rise again
+        return self.threshold.to(like.dtype)
 
     def initial_state(self, current: Tensor) -> LeakyState:
         """Give a membrane at 0."""

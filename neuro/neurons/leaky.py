@@ -7,6 +7,7 @@ from torch import Tensor
 
 from neuro.kernels import LeakyDynamics, fused, reference
 from neuro.neurons.neuron import Neuron
+from neuro.reference_mode import reference_wanted
 from neuro.types import Activity, State, num_time_steps, state_like
 
 
@@ -34,10 +35,11 @@ class LeakyNeuron(Neuron):
         return spikes, LeakyState(membrane)
 
     def simulate(self, current: Activity, state: State | None = None) -> tuple[Tensor, LeakyState]:
-        """Run all ticks in the fused kernel; see `Neuron.simulate`."""
+        """Run all ticks in the fused kernel, or inside `reference_kernels()` in the loop; see `Neuron.simulate`."""
         num_time_steps(current)
         (membrane,) = self.starting_state(current, state)
-        spikes, membrane = fused.simulate_leaky(current, membrane, self.dynamics)
+        kernel = reference if reference_wanted() else fused
+        spikes, membrane = kernel.simulate_leaky(current, membrane, self.dynamics)
         return spikes, LeakyState(membrane)
 
     def extra_repr(self) -> str:

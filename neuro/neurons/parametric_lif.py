@@ -98,5 +98,5 @@ class ParametricLIF(Neuron):
 
     def extra_repr(self) -> str:
         """Show the constants."""
-        shape = f"per neuron {list(self.leak_logit.shape)}" if self.per_neuron else f"{float(self.tau):.3g}"
+        shape = f"per neuron {list(self.leak_logit.shape)}" if self.per_neuron else f"{float(self.tau.detach()):.3g}"
         return f"tau={shape}, threshold={self.threshold}, surrogate={self.surrogate}, reset={self.reset}"

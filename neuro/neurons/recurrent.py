@@ -14,7 +14,7 @@ from torch import Tensor
 
 from neuro.neurons.neuron import Neuron
 from neuro.synapses import Linear
-from neuro.types import State, state_like
+from neuro.types import State, first_tick, state_like
 
 
 class Recurrent(Neuron):
@@ -66,11 +66,14 @@ class Recurrent(Neuron):
         return spikes, (*advanced, spikes)
 
     def starting_state(self, current: Any, state: State | None) -> State:
-        """Check also that a template has been given its layer's shape.
+        """Check also that a template has been given its layer's shape, and that it stands in such a layer.
 
         Raises:
             ValueError: if not.
         """
         if self.synapse is None:
             raise ValueError("A Recurrent template needs its width: give features=, or use for_layer((features,)).")
+        seen, width = first_tick(current).shape, self.synapse.in_features
+        if len(seen) != 2 or seen[1] != width:
+            raise ValueError(f"Recurrent neurons need an input [B, {width}] in every tick, got {list(seen)}.")
         return super().starting_state(current, state)

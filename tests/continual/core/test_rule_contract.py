@@ -21,7 +21,7 @@ class TestBPTT(RuleContract):
 
 
 class TestBPTTWithIF(TestBPTT):
-    neuron = IF
+    neuron, other = IF, LIF
 
 
 def plain_loop(model, inputs, leak, threshold, slope=4.0, time_steps=4):

@@ -1,6 +1,7 @@
 """Every configured strategy keeps the contract."""
 
 import pytest
+import test_replay_contract  # noqa: F401  # its members count, too
 from contracts.strategy import StrategyContract
 from tiny_runs import StopAtStep, assert_same_run, foreign_network, launch
 
