@@ -143,15 +143,38 @@ def shares_head(sequence: TaskSequence) -> bool:
     return sequence.mode == "domain" or bool((uses > 1).any())
 
 
-def protection_notices(penalty: QuadraticPenalty, measured: str | None = None) -> list[str]:
-    """Say, before the first task has ended, by what parameters are weighed and what the penalty does not hold.
+def overshoot(penalty: QuadraticPenalty, factor: float, optimizer: torch.optim.Optimizer | None) -> float:
+    """Give how far a step of plain gradient descent carries the stiffest parameter, in distances to its anchor.
+
+    Above 2 it ends further away than it was, and training diverges. 0 for optimisers that scale gradients themselves.
+
+    Args:
+        penalty: that pulls.
+        factor: of the pull.
+        optimizer: of the last task.
+    """
+    if not isinstance(optimizer, torch.optim.SGD) or not penalty.importance:
+        return 0.0
+    stiffest = max(float(importance.max()) for importance in penalty.importance.values())
+    return stiffest * factor * max(group["lr"] for group in optimizer.param_groups)
+
+
+def protection_notices(penalty: QuadraticPenalty, reach: float, measured: str | None = None) -> list[str]:
+    """Say, before the first task, by what parameters are weighed and what nothing holds; later, whether it overshoots.
 
     Args:
         penalty: that protects.
+        reach: as `overshoot` gives it.
         measured: name of the estimate.
     """
     if penalty.num_tasks:
-        return []
+        if reach <= 2:
+            return []
+        return [
+            f"The pull overshoots: a step at this learning rate carries the stiffest parameter {reach:.3g} times the "
+            f"way to its anchor, and above 2 training diverges; make the strength or the rate {reach / 2:.2g} times "
+            f"smaller."
+        ]
     found = [f"Parameters are weighed by {measured}."] if measured is not None else []
     moving = [name for name, module in penalty.model.named_modules() if getattr(module, "track_running_stats", False)]
     if moving:

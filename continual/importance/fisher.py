@@ -26,7 +26,8 @@ class Exact(Importance):
     """The Fisher information, summed over the labels: a backward pass per class that competes.
 
     Args:
-        max_samples: how many samples of a task are looked at, drawn by seed; None looks at all.
+        max_samples: how many samples of a task are looked at, drawn by seed; None looks at all. Fewer than elsewhere by
+            default, because each costs as many backward passes as classes compete.
         max_classes: refuse a task in which more classes compete.
         chunk_size: samples whose gradients are held at a time; None keeps them below 64 MiB.
 
@@ -36,7 +37,7 @@ class Exact(Importance):
 
     name, measures = "exact", "exact_fisher"
 
-    def __init__(self, max_samples: int | None = 500, max_classes: int = 100, chunk_size: int | None = None) -> None:
+    def __init__(self, max_samples: int | None = 200, max_classes: int = 100, chunk_size: int | None = None) -> None:
         super().__init__(max_samples, chunk_size)
         if max_classes < 1:
             raise ValueError(f"max_classes must be at least 1, got {max_classes}.")

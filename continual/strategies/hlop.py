@@ -17,22 +17,22 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from continual.batches import Batch, TrainingData, training_rows
+from continual.batches import Batch, TrainingData
 from continual.errors import UserError
-from continual.scenarios import Task, TaskSequence
-from continual.seeding import derive_seed, stream
+from continual.quadratic_penalty import shares_head
+from continual.scenarios import Task
+from continual.seeding import derive_seed
+from continual.strategies.projecting import chosen_batches, head_rows, require_at_least_one
 from continual.strategies.strategy import LayerRank, Setting, Strategy
 from neuro.lateral import (
     Consolidation,
     EnergyShare,
-    HeadRows,
     HebbianAccumulated,
     Protection,
     Sizes,
     SubspaceLearning,
     linear_in_gradient,
 )
-from neuro.lateral.protect import ProjectsRows
 from neuro.lateral.sizes import planned_saturation
 from neuro.learning import EProp
 
@@ -66,10 +66,8 @@ class HLOP(Strategy):
         last_epochs: int | None = None,
         max_rows: int | None = 4096,
     ) -> None:
-        numbers = {"max_samples": max_samples, "batch_size": batch_size, "passes": passes}
-        for name, value in (numbers | {"last_epochs": last_epochs, "max_rows": max_rows}).items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
+        require_at_least_one(max_samples=max_samples, batch_size=batch_size, passes=passes)
+        require_at_least_one(last_epochs=last_epochs, max_rows=max_rows)
         self.learning = learning if learning is not None else HebbianAccumulated()
         self.sizes = sizes if sizes is not None else EnergyShare()
         self.max_samples, self.batch_size, self.passes = max_samples, batch_size, passes
@@ -79,21 +77,19 @@ class HLOP(Strategy):
     def attach(self, setting: Setting) -> None:
         """Give every weight its lateral subspace."""
         self._setting = setting
-        sequence = setting.sequence
-        shared_head = sequence.mode == "domain" or any(bool(shared_rows(sequence, t).any()) for t in sequence.tasks)
         self._protection = Protection(
             setting.model,
             self.learning,
             self.sizes,
             setting.head,
-            shared_head,
+            shares_head(setting.sequence),
             trace_side=True,
             presynaptic=setting.rule.presynaptic(setting.model),
             max_rows=self.max_rows,
             seed=derive_seed(setting.seed, "lateral") % 2**31,
         )
         self._widths = {site.name: site.width for site in self._protection.sites}
-        self.sizes.check(list(self._widths), list(self._widths.values()), len(sequence.tasks))
+        self.sizes.check(list(self._widths), list(self._widths.values()), len(setting.sequence.tasks))
         if self.learning.spikes is not None:
             self._require_rows(setting)
         self._summary: list[LayerRank] = []
@@ -104,8 +100,7 @@ class HLOP(Strategy):
         if isinstance(setting.rule, EProp):
             raise ValueError("Spiking lateral neurons project presynaptic rows, eprop forms none; use another rule.")
         for task in setting.sequence.tasks:
-            rows = HeadRows(shared_rows(setting.sequence, task), training_rows(setting.sequence, task))
-            self._protection.begin_task(rows)
+            self._protection.begin_task(head_rows(setting.sequence, task))
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Choose the side of the projection and tell the head's rows apart.
@@ -120,8 +115,7 @@ class HLOP(Strategy):
                 "in; use SGD without weight decay, or linear lateral neurons."
             )
         self._protection.set_trace_side(self._on_gradient)
-        active = training_rows(self._setting.sequence, task)
-        self._protection.begin_task(HeadRows(shared_rows(self._setting.sequence, task), active))
+        self._protection.begin_task(head_rows(self._setting.sequence, task))
         if self.last_epochs is not None:
             per_epoch = -(-len(task.train) // self._setting.batch_size)
             learning_epochs = min(self.last_epochs, self._setting.epochs)
@@ -157,8 +151,7 @@ class HLOP(Strategy):
     def _learn_at_the_end(self, task: Task, data: TrainingData) -> dict[str, Consolidation]:
         batches = []
         for number in range(self.passes):
-            order = torch.randperm(len(data), generator=stream(self._setting.seed, "consolidation", task.index, number))
-            batches += order[: self.max_samples].to(data.inputs.device).split(self.batch_size)
+            batches += chosen_batches(data, self._setting.seed, task, self.max_samples, self.batch_size, number)
         return self._protection.end_task((data.inputs[chosen] for chosen in batches), num_batches=len(batches))
 
     @contextmanager
@@ -167,9 +160,7 @@ class HLOP(Strategy):
 
         What is frozen stays frozen, and no subspace learns.
         """
-        for site in self._protection.sites:
-            if isinstance(site.module, ProjectsRows):
-                site.module.projectors = None
+        self._protection.lift()
         try:
             yield
         finally:
@@ -202,18 +193,6 @@ class HLOP(Strategy):
     def operations(self) -> int:
         """Multiply-accumulates of learning and projecting so far."""
         return sum(self._protection.operations)
-
-
-def shared_rows(sequence: TaskSequence, task: Task) -> Tensor:
-    """Give the head rows of a task that the loss of an earlier task trained too, [num_classes].
-
-    An inactive row gets no gradient, so it is trained by a task if and only if it is active there.
-    """
-    active = training_rows(sequence, task)
-    earlier = torch.zeros_like(active)
-    for old in sequence.tasks[: task.index]:
-        earlier |= training_rows(sequence, old)
-    return active & earlier
 
 
 def saturation_of(layer: LayerRank) -> str | None:

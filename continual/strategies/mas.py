@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from continual.batches import TrainingData
 from continual.importance import OutputSensitivity
-from continual.quadratic_penalty import QuadraticPenalty, protection_notices, require_strength
+from continual.quadratic_penalty import QuadraticPenalty, overshoot, protection_notices, require_strength
 from continual.scenarios import Task
 from continual.strategies.strategy import Setting, Strategy
 
@@ -38,7 +38,7 @@ class MAS(Strategy):
     name = "mas"
     needs_boundaries = True
 
-    def __init__(self, strength: float = 1.0, max_samples: int | None = 500, chunk_size: int | None = None) -> None:
+    def __init__(self, strength: float = 0.1, max_samples: int | None = 500, chunk_size: int | None = None) -> None:
         self.strength = require_strength(strength)
         self.max_samples, self.chunk_size = max_samples, chunk_size
         self._sensitivity = OutputSensitivity(max_samples, chunk_size)
@@ -49,12 +49,13 @@ class MAS(Strategy):
         Raises:
             ValueError: if tasks share nothing, or the network has no per-sample gradients.
         """
-        self._setting = setting
+        self._setting, self._pull, self._optimizer = setting, 0.0, None
         self._penalty = QuadraticPenalty(setting.model, setting.head, setting.sequence)
         self._sensitivity.check(setting.model, self._penalty.names, setting.sequence)
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Share the pull among the steps of a batch."""
+        self._optimizer = optimizer
         self._pull = 2 * self.strength / self._setting.rule.updates_per_batch(self._setting.model)
 
     def after_backward(self, model: nn.Module) -> None:
@@ -77,8 +78,9 @@ class MAS(Strategy):
         self._penalty.load_state_dict(state)
 
     def notices(self) -> list[str]:
-        """Say, before anything is learned, what weighs and what is not protected."""
-        return protection_notices(self._penalty, self._sensitivity.reported_name(self._setting.model))
+        """Say what weighs and what is not protected, and later whether the pull is too strong."""
+        reach = overshoot(self._penalty, self._pull, self._optimizer)
+        return protection_notices(self._penalty, reach, self._sensitivity.reported_name(self._setting.model))
 
     @property
     def stored_bytes(self) -> int:

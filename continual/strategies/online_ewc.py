@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from continual.batches import TrainingData
 from continual.importance import Exact, Importance
-from continual.quadratic_penalty import QuadraticPenalty, protection_notices, require_strength
+from continual.quadratic_penalty import QuadraticPenalty, overshoot, protection_notices, require_strength
 from continual.scenarios import Task
 from continual.strategies.strategy import Setting, Strategy
 
@@ -32,7 +32,7 @@ class OnlineEWC(Strategy):
 
     needs_boundaries = True
 
-    def __init__(self, fisher: Importance | None = None, strength: float = 100.0, gamma: float = 1.0) -> None:
+    def __init__(self, fisher: Importance | None = None, strength: float = 30.0, gamma: float = 1.0) -> None:
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}.")
         self.fisher = fisher if fisher is not None else Exact()
@@ -45,12 +45,13 @@ class OnlineEWC(Strategy):
         Raises:
             ValueError: if tasks share nothing, or the estimator cannot work with the network.
         """
-        self._setting = setting
+        self._setting, self._pull, self._optimizer = setting, 0.0, None
         self._penalty = QuadraticPenalty(setting.model, setting.head, setting.sequence)
         self.fisher.check(setting.model, self._penalty.names, setting.sequence)
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Share the pull among the steps of a batch."""
+        self._optimizer = optimizer
         self._pull = self.strength / self._setting.rule.updates_per_batch(self._setting.model)
 
     def after_backward(self, model: nn.Module) -> None:
@@ -73,8 +74,9 @@ class OnlineEWC(Strategy):
         self._penalty.load_state_dict(state)
 
     def notices(self) -> list[str]:
-        """Say, before anything is learned, what weighs and what is not protected."""
-        return protection_notices(self._penalty, self.fisher.reported_name(self._setting.model))
+        """Say what weighs and what is not protected, and later whether the pull is too strong."""
+        reach = overshoot(self._penalty, self._pull, self._optimizer)
+        return protection_notices(self._penalty, reach, self.fisher.reported_name(self._setting.model))
 
     @property
     def stored_bytes(self) -> int:

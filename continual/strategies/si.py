@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from continual.batches import TrainingData
 from continual.importance import Weights, no_weights
-from continual.quadratic_penalty import QuadraticPenalty, protection_notices, require_strength
+from continual.quadratic_penalty import QuadraticPenalty, overshoot, protection_notices, require_strength
 from continual.scenarios import Task
 from continual.strategies.strategy import Setting, Strategy
 
@@ -42,7 +42,7 @@ class SI(Strategy):
     name = "si"
     needs_boundaries = True
 
-    def __init__(self, strength: float = 10.0, damping: float = 0.1, include_penalty: bool = False) -> None:
+    def __init__(self, strength: float = 1.0, damping: float = 0.1, include_penalty: bool = False) -> None:
         if not damping > 0:
             raise ValueError(f"damping must be above 0, got {damping}.")
         self.strength, self.damping = require_strength(strength), float(damping)
@@ -54,25 +54,26 @@ class SI(Strategy):
         Raises:
             ValueError: if tasks share nothing.
         """
-        self._setting = setting
+        self._setting, self._pull, self._optimizer = setting, 0.0, None
         self._penalty = QuadraticPenalty(setting.model, setting.head, setting.sequence)
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
-        """Start the path."""
+        """Start the path, and share the pull among the steps of a batch."""
+        self._optimizer = optimizer
         self._updates = self._setting.rule.updates_per_batch(self._setting.model)
+        self._pull = 2 * self.strength / self._updates
         self._start, self._before = self._penalty.weights(), self._penalty.weights()
         self._path = no_weights(self._setting.model, self._penalty.names)
         self._gradients = no_weights(self._setting.model, self._penalty.names)
 
     def after_backward(self, model: nn.Module) -> None:
         """Note where the step begins, and add 2 c Ω (θ − θ*) to the gradients."""
-        pull = 2 * self.strength / self._updates
         if self.include_penalty:
-            self._penalty.add_to_gradients(pull)
+            self._penalty.add_to_gradients(self._pull)
             self._note(model)
         else:
             self._note(model)
-            self._penalty.add_to_gradients(pull)
+            self._penalty.add_to_gradients(self._pull)
 
     @torch.no_grad()
     def after_step(self, model: nn.Module) -> None:
@@ -106,8 +107,8 @@ class SI(Strategy):
         self._penalty.load_state_dict(state)
 
     def notices(self) -> list[str]:
-        """Say, before anything is learned, what is not protected."""
-        return protection_notices(self._penalty)
+        """Say what is not protected, and later whether the pull is too strong."""
+        return protection_notices(self._penalty, overshoot(self._penalty, self._pull, self._optimizer))
 
     @property
     def stored_bytes(self) -> int:

@@ -212,18 +212,28 @@ class Eigen(_FromMoment):
 
     def finish(self, state: _MomentState) -> Learned:
         """Decompose (I − P) C (I − P) in double precision."""
-        moment = (state.moment / max(1, state.num_inputs)).to(torch.float64)
-        frozen = state.frozen.to(torch.float64)
-        left = deflate(deflate(moment, frozen).mT, frozen)
-        energies, vectors = torch.linalg.eigh((left + left.mT) / 2)
-        leading = vectors[:, energies.argsort(descending=True)[: state.num_rows]].mT
-        rows = orthonormalise(leading, frozen)
-        response = rows @ moment @ rows.mT
-        return _principal(rows.to(state.frozen.dtype), response, _captured(moment, frozen), moment.diagonal().sum())
+        return leading_rows(state.moment / max(1, state.num_inputs), state.frozen, state.num_rows)
 
     def multiply_accumulates(self, num_inputs: int, num_rows: int, num_frozen: int, width: int) -> int:
         """Count: C, two deflations and about 9 n³ for the symmetric eigenproblem."""
         return num_inputs * width * width + 4 * num_frozen * width * width + 9 * width**3
+
+
+def leading_rows(moment: Tensor, frozen: Tensor, num_rows: int) -> Learned:
+    """Give the leading eigenvectors of (I − P) C (I − P), found in double precision.
+
+    Args:
+        moment: C = E[x xᵀ], [n, n].
+        frozen: orthonormal rows [k_old, n] whose span P is taken out; the result has their dtype.
+        num_rows: how many.
+    """
+    exact, fixed = moment.to(torch.float64), frozen.to(torch.float64)
+    left = deflate(deflate(exact, fixed).mT, fixed)
+    energies, vectors = torch.linalg.eigh((left + left.mT) / 2)
+    leading = vectors[:, energies.argsort(descending=True)[:num_rows]].mT
+    rows = orthonormalise(leading, fixed)
+    response = rows @ exact @ rows.mT
+    return _principal(rows.to(frozen.dtype), response, _captured(exact, fixed), exact.diagonal().sum())
 
 
 def _captured(moment: Tensor, rows: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ rowspace of an orthonormal H means (Saha et al. 2021; Xiao et al. 2024)
 
 which are equal. A projector keeps the smaller of H and its orthonormal complement, so that it never costs more
 than half the width; a full subspace has an empty complement and lets through exact zeros.
+
+Soft maps take out a share of each direction, G − G Hᵀ diag(s) H (Saha and Roy 2023), and dense ones are any matrix,
+G M. They are linear too, so they may stand on either side, but applying them twice is not applying them once.
 """
 
 from typing import NamedTuple
@@ -46,6 +49,57 @@ class Projector(NamedTuple):
     def multiply_accumulates(self, num_rows: int) -> int:
         """Count the multiply-accumulates of projecting `num_rows` rows."""
         return 2 * num_rows * self.directions.numel()
+
+
+class SoftProjector(NamedTuple):
+    """The map x → x − Hᵀ (s · H x): of every direction a share is taken out.
+
+    Attributes:
+        directions: H, orthonormal rows [k, n].
+        shares: s, [k], 1 for a direction that is protected whole, 0 for one that is free.
+    """
+
+    directions: Tensor
+    shares: Tensor
+
+    @property
+    def rows_only(self) -> bool:
+        """Give False: it is linear."""
+        return False
+
+    def __call__(self, rows: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
+        """Remove the protected shares of rows [..., n]."""
+        precision = torch.promote_types(rows.dtype, self.directions.dtype)
+        exact, directions, shares = rows.to(precision), self.directions.to(precision), self.shares.to(precision)
+        return (exact - (exact @ directions.mT * shares) @ directions).to(rows.dtype)
+
+    def multiply_accumulates(self, num_rows: int) -> int:
+        """Count the multiply-accumulates of projecting `num_rows` rows."""
+        return num_rows * (2 * self.directions.numel() + self.shares.numel())
+
+
+class DenseProjector(NamedTuple):
+    """The map x → M x for rows x, with any symmetric matrix.
+
+    Attributes:
+        matrix: M, [n, n]; whoever holds it may change it in place.
+    """
+
+    matrix: Tensor
+
+    @property
+    def rows_only(self) -> bool:
+        """Give False: it is linear."""
+        return False
+
+    def __call__(self, rows: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows n"]:
+        """Map rows [..., n]."""
+        precision = torch.promote_types(rows.dtype, self.matrix.dtype)
+        return (rows.to(precision) @ self.matrix.to(precision)).to(rows.dtype)
+
+    def multiply_accumulates(self, num_rows: int) -> int:
+        """Count the multiply-accumulates of mapping `num_rows` rows."""
+        return num_rows * self.matrix.numel()
 
 
 class LateralSpikes(NamedTuple):
@@ -98,7 +152,7 @@ class SpikingProjector(NamedTuple):
         return 2 * num_rows * self.directions.numel()
 
 
-AnyProjector = Projector | SpikingProjector
+AnyProjector = Projector | SoftProjector | DenseProjector | SpikingProjector
 
 
 def complement(basis: Float[Tensor, "k n"]) -> Float[Tensor, "free n"]:

@@ -14,43 +14,18 @@ instead, cheaper, and right only for an optimiser that is linear in it: SGD with
 Use one of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from neuro.lateral.freezing import HeadRows
+from neuro.lateral.guard import ProjectsRows, WeightGuard
 from neuro.lateral.learning import HebbianAccumulated, SubspaceLearning
-from neuro.lateral.projection import AnyProjector
 from neuro.lateral.sizes import EnergyShare, Place, Sizes
 from neuro.lateral.subspace import Consolidation, LateralSubspace
-from neuro.lateral.taps import WeightSite, evaluating, modules_of, tapped, weight_sites
-
-Presynaptic = Callable[[str, Tensor], Tensor]
-"""From a layer's name and its input over time [T, B, ...] to what a learning rule takes for presynaptic, time first."""
-
-
-@runtime_checkable
-class ProjectsRows(Protocol):
-    """The role of a synapse that can project its presynaptic rows inside its own backward."""
-
-    projectors: Sequence[AnyProjector | None] | None
-
-    def take_projected_rows(self) -> int:
-        """Give how many rows were projected since the last call."""
-        ...
-
-
-class HeadRows(NamedTuple):
-    """Rows of the head in the current task, each [classes] of booleans.
-
-    Attributes:
-        shared: trained by an earlier task too, so updates to them are projected.
-        active: trained now; all others stand still.
-    """
-
-    shared: Tensor
-    active: Tensor
+from neuro.lateral.taps import Presynaptic, WeightSite, presynaptic_inputs
 
 
 class Operations(NamedTuple):
@@ -60,33 +35,13 @@ class Operations(NamedTuple):
     projecting: int = 0
 
 
-def linear_in_gradient(optimizer: torch.optim.Optimizer) -> bool:
-    """Tell whether an optimiser's update is linear in the gradient: SGD without weight decay."""
-    return isinstance(optimizer, torch.optim.SGD) and all(
-        group["weight_decay"] == 0 for group in optimizer.param_groups
-    )
-
-
-def last_linear(model: nn.Module) -> str:
-    """Give the name of the last linear layer, which is the head unless the user names another.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not names:
-        raise ValueError("The network has no linear layer that could be its head; name the head's module.")
-    return names[-1]
-
-
 def subspace_of(site: WeightSite, learning: SubspaceLearning) -> LateralSubspace:
     """Make the subspace of a weight on its device, in single precision at least."""
-    precision = torch.promote_types(site.weight.dtype, torch.float32)
-    return LateralSubspace(site.width, learning, site.weight.device, precision)
+    return LateralSubspace(site.width, learning, site.weight.device, site.precision)
 
 
-class Protection:
-    """Lateral subspaces for every weight of a network; see the head of this file.
+class Protection(WeightGuard):
+    """A guard whose maps are lateral subspaces, one for every weight; see the head of this file.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
@@ -125,30 +80,18 @@ class Protection:
         max_rows: int | None = 4096,
         seed: int = 0,
     ) -> None:
+        super().__init__(model, head, shared_head, trace_side)
         learning = learning if learning is not None else HebbianAccumulated()
-        self.model, self.sizes, self.trace_side, self.seed = model, sizes or EnergyShare(), trace_side, seed
+        self.sizes, self.seed = sizes or EnergyShare(), seed
         self.presynaptic, self.max_rows = presynaptic, max_rows
-        self.head_name = head if head is not None else last_linear(model)
-        sites = weight_sites(model)
-        if self.head_name not in {site.name for site in sites if isinstance(site.module, nn.Linear)}:
-            raise ValueError(
-                f"There is no linear layer {self.head_name!r}; choose from {', '.join(s.name for s in sites)}."
-            )
-        self.head = next(site for site in sites if site.name == self.head_name)
-        self.sites = [site for site in sites if shared_head or site.name != self.head_name]
         self.subspaces = {site.name: subspace_of(site, learning) for site in self.sites}
         self.sizes.check([site.name for site in self.sites], [site.width for site in self.sites], None)
         self._spiking = learning.spikes is not None
         if self._spiking:
             require_row_side(self.sites, trace_side)
-        classes = self.head.weight.shape[0]
-        everywhere = torch.ones(classes, dtype=torch.bool, device=self.head.weight.device)
-        self.rows = HeadRows(everywhere if shared_head else ~everywhere, everywhere)
-        self.num_tasks, self.operations = 0, Operations()
+        self.num_tasks, self._learning_operations = 0, 0
         self._places: dict[str, Place] = {}
         self._observed: dict[str, int] = {}
-        self._anchors: dict[str, Tensor] = {}
-        self._used: str | None = None
 
     @property
     def ranks(self) -> dict[str, int]:
@@ -156,10 +99,14 @@ class Protection:
         return {name: subspace.rank for name, subspace in self.subspaces.items()}
 
     @property
+    def operations(self) -> Operations:
+        """Multiply-accumulates of learning and of projecting."""
+        return Operations(self._learning_operations, self.projecting)
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes held between tasks: subspaces and, with `after_step`, the anchors."""
-        anchors = sum(anchor.nbytes for anchor in self._anchors.values())
-        return anchors + sum(subspace.stored_bytes for subspace in self.subspaces.values())
+        return super().stored_bytes + sum(subspace.stored_bytes for subspace in self.subspaces.values())
 
     def begin_task(self, rows: HeadRows) -> None:
         """Say which rows of the head the next task trains; without this call all rows are active and shared.
@@ -172,54 +119,7 @@ class Protection:
                 f"Spiking lateral neurons project the presynaptic rows of a whole layer, and tasks share only a part "
                 f"of the head {self.head_name!r}; let them share all of its rows or none."
             )
-        device = self.head.weight.device
-        self.rows = HeadRows(rows.shared.to(device), rows.active.to(device))
-        if self.num_tasks and self.trace_side:
-            self._put_projectors()
-
-    @torch.no_grad()
-    def after_backward(self) -> None:
-        """Project the gradients, from task 2 on. For optimisers that are linear in the gradient."""
-        self._use("after_backward")
-        if self.num_tasks == 0:
-            return
-        for site in self.sites:
-            projector = self.subspaces[site.name].projector
-            if projector is None or site.weight.grad is None:
-                continue
-            if self._on_trace_side(site):
-                self._count(projector, site.module.take_projected_rows())  # pyright: ignore[reportCallIssue]
-            else:
-                self._project(site, projector, site.weight.grad)
-        for parameter in self._head_parameters():
-            if parameter.grad is not None:
-                parameter.grad[self._still(parameter)] = 0
-
-    @torch.no_grad()
-    def after_step(self) -> None:
-        """Project the update that the optimiser has applied, from task 2 on. For any optimiser.
-
-        Raises:
-            RuntimeError: if `after_backward` was used too, or rows are projected on the trace side.
-        """
-        self._use("after_step")
-        if self.trace_side:
-            raise RuntimeError(
-                "trace_side projects gradients already; use after_backward, or build with trace_side=False."
-            )
-        if self.num_tasks == 0:
-            return
-        for site in self.sites:
-            projector = self.subspaces[site.name].projector
-            if projector is not None:
-                weight, anchor = site.part(site.weight), self._anchors[site.name]
-                change = weight - anchor
-                self._project_part(site, projector, change)
-                weight.copy_(anchor.add_(change))
-        for name, parameter in self.head.module.named_parameters(recurse=False):
-            still, anchor = self._still(parameter), self._anchors[f"head {name}"]
-            parameter[still] = anchor[still]
-            anchor.copy_(parameter)
+        super().begin_task(rows)
 
     def set_trace_side(self, enabled: bool) -> None:
         """Switch the projection of rows inside our own synapses' backward on or off.
@@ -229,13 +129,7 @@ class Protection:
         """
         if self._spiking:
             require_row_side(self.sites, enabled)
-        if enabled != self.trace_side:
-            self.trace_side, self._used = enabled, None
-            for site in self.sites:
-                if isinstance(site.module, ProjectsRows):
-                    site.module.projectors = None
-            if self.num_tasks:
-                self._install()
+        super().set_trace_side(enabled)
 
     def end_task(
         self, inputs: Tensor | Iterable[Tensor], batch_size: int = 256, num_batches: int | None = None
@@ -291,16 +185,9 @@ class Protection:
         Raises:
             ValueError: if an activity is not finite, naming the layer.
         """
-        calls: dict[str, list[Tensor]] = {}
         try:
-            with (
-                evaluating(self.model),
-                tapped(modules_of(self.sites), lambda name, seen: calls.setdefault(name, []).append(seen)),
-            ):
-                self.model(inputs)
-            with torch.no_grad():
-                for site in self.sites:
-                    self._show(site, torch.cat(calls[site.layer]), len(inputs))
+            for site, seen in presynaptic_inputs(self.model, self.sites, inputs, self.presynaptic):
+                self._show(site, seen)
         except BaseException:
             for subspace in self.subspaces.values():
                 subspace.discard()
@@ -319,9 +206,9 @@ class Protection:
             spent = subspace.learning.multiply_accumulates(
                 self._observed[name], self.sizes.candidates(place), place.rank, place.width
             )
-            self.operations = self.operations._replace(learning=self.operations.learning + spent)
+            self._learning_operations += spent
         self.num_tasks += 1
-        self._install()
+        self._enforce_subspaces()
         return summary
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -343,82 +230,25 @@ class Protection:
             if basis.ndim != 2 or basis.shape[1] != subspace.width:
                 raise ValueError(f"Layer {name!r} needs a basis [k, {subspace.width}], got {list(basis.shape)}.")
             subspace.freeze(basis.to(subspace.basis))
-        self.num_tasks, *spent = (int(count) for count in state["counters"])
-        self.operations = Operations(*spent)
+        self.num_tasks, self._learning_operations, self.projecting = (int(count) for count in state["counters"])
         if self.num_tasks:
-            self._install()
+            self._enforce_subspaces()
 
-    def _use(self, call: str) -> None:
-        if self._used not in (None, call):
-            raise RuntimeError(
-                f"Both {self._used} and {call} were called; a projection is applied once: use one of them."
-            )
-        self._used = call
+    def _enforce_subspaces(self) -> None:
+        self.enforce({name: subspace.projector for name, subspace in self.subspaces.items()})
 
     def _stream(self, index: int) -> torch.Generator:
         """Give a stream that depends on the seed, the task and the layer alone."""
         return torch.Generator().manual_seed(self.seed * 1_000_003 + self.num_tasks * 1009 + index)
 
-    def _show(self, site: WeightSite, inputs: Tensor, batch_size: int) -> None:
+    def _show(self, site: WeightSite, inputs: Tensor) -> None:
         """Cut a layer's input of one batch into rows and show them to its block."""
-        if self.presynaptic is not None and len(inputs) % batch_size == 0:
-            over_time = inputs.unflatten(0, (-1, batch_size))
-            inputs = self.presynaptic(site.layer, over_time).flatten(0, 1)
         rows = site.rows(inputs, self.max_rows, self._choice)
         self._observed[site.name] += rows.shape[0]
         try:
             self.subspaces[site.name].learn(rows)
         except ValueError as problem:
             raise ValueError(f"Layer {site.name!r}: {problem}") from problem
-
-    def _install(self) -> None:
-        """Put the protection of the tasks so far into force."""
-        freeze_unprotected(self.model, self.sites, self.head.module)
-        self._anchors = {}
-        if self.trace_side:
-            self._put_projectors()
-        elif self._used != "after_backward":
-            anchors = {site.name: site.part(site.weight) for site in self.sites}
-            anchors |= {f"head {name}": p for name, p in self.head.module.named_parameters(recurse=False)}
-            self._anchors = {name: parameter.detach().clone() for name, parameter in anchors.items()}
-
-    def _put_projectors(self) -> None:
-        """Hand every synapse that projects rows itself the projectors of its groups."""
-        for site in self.sites:
-            if isinstance(site.module, ProjectsRows) and site.group == 0:
-                groups = [other for other in self.sites if other.module is site.module]
-                found = [self.subspaces[other.name].projector for other in groups]
-                on = self._on_trace_side(site) and any(projector is not None for projector in found)
-                site.module.projectors = found if on else None
-
-    def _on_trace_side(self, site: WeightSite) -> bool:
-        """Tell whether a synapse projects for itself: ours do, and of the head one whose rows are all shared."""
-        whole = site.name != self.head_name or bool(self.rows.shared.all())
-        return self.trace_side and whole and isinstance(site.module, ProjectsRows)
-
-    def _project(self, site: WeightSite, projector: AnyProjector, change: Tensor) -> None:
-        """Project a gradient or an update of the whole weight in place."""
-        self._project_part(site, projector, site.part(change))
-
-    def _project_part(self, site: WeightSite, projector: AnyProjector, change: Tensor) -> None:
-        """Project a group's part [out, ...] in place; of the head only the rows that tasks share."""
-        if projector.rows_only:
-            raise RuntimeError(f"Layer {site.name!r}: spiking lateral neurons cannot project a gradient or an update.")
-        rows = self.rows.shared if site.name == self.head_name else slice(None)
-        chosen = change[rows]
-        change[rows] = projector(chosen.flatten(1)).view_as(chosen)
-        self._count(projector, chosen.shape[0])
-
-    def _count(self, projector: AnyProjector, num_rows: int) -> None:
-        spent = projector.multiply_accumulates(num_rows)
-        self.operations = self.operations._replace(projecting=self.operations.projecting + spent)
-
-    def _head_parameters(self) -> list[nn.Parameter]:
-        return list(self.head.module.parameters(recurse=False))
-
-    def _still(self, parameter: Tensor) -> Tensor:
-        """Give which rows of a head parameter stand still: inactive ones, and shared ones of a bias."""
-        return ~self.rows.active if parameter.ndim > 1 else ~self.rows.active | self.rows.shared
 
 
 def require_row_side(sites: Sequence[WeightSite], trace_side: bool) -> None:
@@ -442,28 +272,3 @@ def require_row_side(sites: Sequence[WeightSite], trace_side: bool) -> None:
 
 protect = Protection
 """The verb for a script; it takes what `Protection` takes."""
-
-
-def freeze_unprotected(model: nn.Module, sites: Iterable[WeightSite], head: nn.Module) -> list[str]:
-    """Freeze every parameter that is neither a protected weight nor the head's, and all norm statistics.
-
-    Statistics stay frozen however often the model's mode is switched.
-
-    Returns:
-        Names of the frozen parameters.
-    """
-    trained = {id(site.weight) for site in sites} | {id(parameter) for parameter in head.parameters(recurse=False)}
-    frozen = []
-    for name, parameter in model.named_parameters():
-        if id(parameter) not in trained:
-            parameter.requires_grad_(False)
-            parameter.grad = None
-            frozen.append(name)
-    for module in model.modules():
-        if getattr(module, "track_running_stats", False) and not hasattr(module, "keeps_statistics"):
-            module.keeps_statistics = module.register_forward_pre_hook(_in_evaluation_mode)  # pyright: ignore[reportArgumentType]
-    return frozen
-
-
-def _in_evaluation_mode(module: nn.Module, _inputs: object) -> None:
-    module.eval()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuro.lateral.learning import Learned, SubspaceLearning
-from neuro.lateral.projection import AnyProjector, SpikingProjector, smaller_projector
+from neuro.lateral.projection import Projector, SpikingProjector, smaller_projector
 
 
 class Consolidation(NamedTuple):
@@ -29,6 +29,11 @@ class Consolidation(NamedTuple):
     pruned: int
     rank: int
     captured_energy: float
+
+
+def num_alive(learned: Learned, prune: float = 1e-6) -> int:
+    """Count the rows that capture at least a share `prune` of E‖x‖²; none where there is no energy at all."""
+    return int((learned.energies >= prune * learned.total_energy).sum()) if learned.total_energy > 0 else 0
 
 
 class LateralSubspace(nn.Module):
@@ -67,7 +72,7 @@ class LateralSubspace(nn.Module):
         self.width, self.learning = width, learning
         self.register_buffer("basis", torch.zeros(0, width, device=device, dtype=dtype))
         self.block: Any = None
-        self._projector: AnyProjector | None = None
+        self._projector: Projector | SpikingProjector | None = None
 
     @property
     def rank(self) -> int:
@@ -80,7 +85,7 @@ class LateralSubspace(nn.Module):
         return self.rank == self.width
 
     @property
-    def projector(self) -> AnyProjector | None:
+    def projector(self) -> Projector | SpikingProjector | None:
         """The map away from the frozen rows, or None while there are none."""
         if self._projector is None and self.rank > 0:
             spikes = self.learning.spikes if not self.is_full else None  # a full layer stands still to the last bit
@@ -143,7 +148,7 @@ class LateralSubspace(nn.Module):
             raise RuntimeError("No block is learning; call grow first.")
         learned = self.learning.finish(self.block)
         self.block = None
-        alive = int((learned.energies >= prune * learned.total_energy).sum()) if learned.total_energy > 0 else 0
+        alive = num_alive(learned, prune)
         kept = min(alive, keep(learned) if keep is not None else alive)
         self.freeze(torch.cat([self.basis, learned.rows[:kept]]))
         captured = (learned.frozen_energy + learned.energies[:kept].sum()) / learned.total_energy.clamp(min=1e-30)

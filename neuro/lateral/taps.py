@@ -19,6 +19,9 @@ from neuro.lateral.rows import at_most, convolution_rows, sampled
 InputSink = Callable[[str, Tensor], None]
 """Receives a layer's name and its input of one call."""
 
+Presynaptic = Callable[[str, Tensor], Tensor]
+"""From a layer's name and its input over time [T, B, ...] to what a learning rule takes for presynaptic, time first."""
+
 TAPPED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 _UNREADABLE = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear)
 
@@ -49,6 +52,11 @@ class WeightSite(NamedTuple):
     def width(self) -> int:
         """Presynaptic width n."""
         return self.weight[0].numel()
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of what is learned about this weight: its own, but single precision at least."""
+        return torch.promote_types(self.weight.dtype, torch.float32)
 
     def part(self, tensor: Tensor) -> Tensor:
         """Give this group's part of a tensor of the weight's shape, a view [out, ...]."""
@@ -135,6 +143,35 @@ def tapped(modules: dict[str, nn.Module], sink: InputSink) -> Iterator[None]:
         for name, module in modules.items():
             stack.callback(module.register_forward_pre_hook(listen(name)).remove)
         yield
+
+
+@torch.no_grad()
+def presynaptic_inputs(
+    model: nn.Module, sites: Sequence[WeightSite], inputs: Tensor, presynaptic: Presynaptic | None = None
+) -> Iterator[tuple[WeightSite, Tensor]]:
+    """Run a network once and give what stands before each weight, still whole: `site.rows` cuts it.
+
+    Runs in evaluation mode without gradients; modes come back as they were.
+
+    Args:
+        model: the network.
+        sites: its weights.
+        inputs: as the network takes them, [B, ...].
+        presynaptic: what the learning rule takes for presynaptic; by default each layer's input as it is.
+
+    Yields:
+        A site and its layer's inputs of all calls [M, ...]: time first, [T·B, ...], where the layer ran over time.
+    """
+    calls: dict[str, list[Tensor]] = {}
+    with evaluating(model), tapped(modules_of(sites), lambda name, seen: calls.setdefault(name, []).append(seen)):
+        model(inputs)
+    layer, whole = None, inputs
+    for site in sites:
+        if site.layer != layer:
+            layer, whole = site.layer, torch.cat(calls.pop(site.layer))
+            if presynaptic is not None and len(whole) % len(inputs) == 0:
+                whole = presynaptic(layer, whole.unflatten(0, (-1, len(inputs)))).flatten(0, 1)
+        yield site, whole
 
 
 def modules_of(sites: Sequence[WeightSite]) -> dict[str, nn.Module]:

@@ -451,16 +451,23 @@ def test_a_networks_operations_are_those_of_its_recorded_inputs():
     model.encoder.reseed(0)
     measured = {layer.name: layer for layer in measure_activity(model, images)}
     for name, inputs in seen.items():
-        if name == "network.head":
-            continue  # it reads the mean over an image: graded values
         layer = synapses[name]
-        spikes = int((slow_rows(layer, inputs) != 0).sum()) * layer.out_channels
+        rows = inputs if name == "network.head" else slow_rows(layer, inputs)
+        spikes = int((rows != 0).sum()) * layer.weight.shape[0]
         assert spikes > 0
         assert measured[name].synaptic_operations == pytest.approx(spikes / 2)
         assert measured[name].macs == 0
-    assert measured["network.head"].synaptic_operations == 0
-    assert measured["network.head"].macs == 3 * 16 * 3
     assert measured["network.block3.body.neuron"].rate > 0
+
+
+def test_what_a_pooling_has_averaged_is_multiplied_and_not_added():
+    images = drawn(2, 16, 16)
+    model = calibrated(built(small_cnn, (16, 16), encoder=Poisson(0), neuron=LIF(threshold=0.3)), images)
+    measured = {layer.name: layer for layer in measure_activity(model, images)}
+    assert measured["network.conv1"].macs == 0 < measured["network.conv1"].synaptic_operations
+    connections = outgoing_connections(model.network.conv2, torch.zeros(1, 4, 8, 8)).sum()
+    assert measured["network.conv2"].synaptic_operations == 0
+    assert measured["network.conv2"].macs == 2 * int(connections)  # every tick anew
 
 
 # Mistakes

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from tiny_runs import composed, described, launch, records_of
 
+from continual.api import run_config
 from continual.compose import GROUPS, choices, compose, config_folder
 from continual.config import NOT_HASHED, RunConfig, resolve
 
@@ -96,12 +97,36 @@ def test_the_composed_configuration_has_the_keys_of_run_config():
 
 
 @pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_composes_and_runs_one_task_tiny(experiment, tmp_path):
-    assert compose([f"experiment={experiment}"])["name"] == experiment
+def test_every_experiment_composes_and_binds(experiment):
+    description = compose([f"experiment={experiment}"])
+    assert description["name"] == experiment
+    found = [
+        sentence
+        for group in ("data", "scenario", "model", "strategy", "rule", "optimizer")
+        for path, node in descriptions(description[group], group)
+        for sentence in misfits(node, path, INJECTED.get(group, set()) if path == group else set())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("experiment", [name for name in choices("experiment") if name.startswith("permuted")])
+def test_every_permuted_experiment_runs_one_task_tiny(experiment, tmp_path):
     for strategy in ("naive", "hlop"):
         chosen = (f"experiment={experiment}", "scenario.num_tasks=1", f"strategy={strategy}")
-        result = launch(tmp_path, *chosen)
-        assert result.matrices.num_tasks == 1
+        assert launch(tmp_path, *chosen).matrices.num_tasks == 1
+
+
+@pytest.mark.parametrize(
+    ("experiment", "smaller"),
+    [
+        ("split_fashion_hlop", ["data=digits", "model.channels=[4,4,4]"]),
+        ("five_offline_hlop", ["model.width=2", "model.time_steps=2", "scenario.samples_per_task=20", "epochs=1"]),
+    ],
+)
+def test_every_convolutional_experiment_runs_tiny(experiment, smaller, tmp_path):
+    tasks = "scenario.num_tasks=2"
+    description = compose([f"experiment={experiment}", "strategy=hlop", tasks, f"output={tmp_path}", *smaller])
+    assert run_config(description).matrices.num_tasks == 2
 
 
 @pytest.mark.parametrize("scenario", choices("scenario"))

@@ -35,3 +35,7 @@ class TestNCM(StrategyContract):
     choice = "ncm"
     acts_from_task_two = False  # it predicts by means from the first task on
     learns_later_tasks = False
+
+
+class TestGDumb(StrategyContract):
+    choice = "gdumb"  # its memory holds all of a single task

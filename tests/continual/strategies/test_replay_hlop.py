@@ -56,11 +56,14 @@ class Remembers(HLOPReplay):
         return found
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
-@pytest.mark.parametrize("model", ["relu_mlp", "spiking_mlp"])
+@pytest.mark.parametrize(
+    ("model", "optimiser"),
+    [*(("relu_mlp", optimiser) for optimiser in OPTIMISERS), ("spiking_mlp", "sgd"), ("spiking_mlp", "adam")],
+)
 def test_learning_is_protected_and_replay_is_not(model, optimiser, tmp_path):
     strategy = Remembers(epochs=2, learning_rate=0.1)
-    launch(tmp_path, *THREE, f"model={model}", *OPTIMISERS[optimiser], own={"strategy": strategy})
+    chosen = ("scenario.num_tasks=3", f"model={model}", *OPTIMISERS[optimiser])
+    launch(tmp_path, *chosen, own={"strategy": strategy})
     for task in (1, 2):
         assert max(strategy.share_inside(task, "start", "learned").values()) < 1e-5, "also after a replay"
         replayed = strategy.share_inside(task, "learned", "end")
@@ -70,13 +73,14 @@ def test_learning_is_protected_and_replay_is_not(model, optimiser, tmp_path):
 
 
 def test_without_samples_it_is_hlop_to_the_bit(tmp_path):
-    ours = launch(tmp_path, *THREE, "strategy=hlop_replay", "strategy.per_class=0")
-    plain = launch(tmp_path, *THREE, "strategy=hlop")
+    three = ("scenario.num_tasks=3", "model=relu_mlp")
+    ours = launch(tmp_path, *three, "strategy=hlop_replay", "strategy.per_class=0")
+    plain = launch(tmp_path, *three, "strategy=hlop")
     for one, other in zip(weights_of(ours.folder), weights_of(plain.folder), strict=True):
         assert same_tensors(one, other)
     assert ours.metrics["stored_bytes"] == plain.metrics["stored_bytes"]
     assert ours.metrics["learning_operations"] == plain.metrics["learning_operations"]
-    replayed = launch(tmp_path, *THREE, "strategy=hlop_replay")
+    replayed = launch(tmp_path, *three, "strategy=hlop_replay")
     first, second, third = (
         same_tensors(*pair) for pair in zip(weights_of(replayed.folder), weights_of(plain.folder), strict=True)
     )
@@ -86,7 +90,7 @@ def test_without_samples_it_is_hlop_to_the_bit(tmp_path):
 @pytest.mark.parametrize("mode", ["task", "domain", "class"])
 def test_the_first_samples_of_each_class_of_each_task_are_kept(mode, tmp_path):
     strategy = HLOPReplay(per_class=3)
-    launch(tmp_path, "scenario.num_tasks=3", f"scenario.mode={mode}", own={"strategy": strategy})
+    launch(tmp_path, "scenario.num_tasks=3", f"scenario.mode={mode}", "model=relu_mlp", own={"strategy": strategy})
     columns, sequence = strategy._memory.columns, permuted(small_data(), 3, mode)
     assert len(strategy._memory) == 3 * 3 * 10
     for task in sequence.tasks:
