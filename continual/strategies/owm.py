@@ -18,11 +18,11 @@ which is what one after the other gives. The task's number is needed at the boun
 norm layers from the second task on.
 
 Deliberate differences: P moves with inputs in evaluation mode (without dropout the same, but norm layers show their
-running statistics), in a pass of its own that moves no random stream and is counted; where the optimiser is not
-linear in the gradient, the applied update goes through P (online with momentum too, which remembers gradients that
-went through the P of earlier batches; the released code lets them be); a is kept above the rounding of xᵀ P x; no
-norm penalty; a row of the head that one task alone trains is not projected. The released code for convolutions keeps
-the weights that score best on the joint test set of all tasks; nothing here looks at a test set.
+running statistics), in a pass of its own that moves no random stream and is counted. Where the optimiser is not linear
+in the gradient, the applied update goes through P; online also where it has momentum, which remembers gradients that
+went through the P of earlier batches. a is kept above the rounding of xᵀ P x; there is no norm penalty; a row of the
+head that one task alone trains is not projected. The released code for convolutions keeps the weights that score best
+on the joint test set of all tasks; nothing here looks at a test set.
 """
 
 import math
@@ -37,6 +37,7 @@ from continual.seeding import apart
 from continual.strategies.projecting import ProjectionPath, require_at_least_one, require_parts
 from continual.strategies.strategy import Setting, Strategy
 from neuro.lateral import BatchMean, DenseProjector, linear_in_gradient, presynaptic_inputs
+from neuro.lateral.recursive import absorb, absorb_operations
 
 
 class OWMOnline(Strategy):
@@ -66,8 +67,7 @@ class OWMOnline(Strategy):
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Choose the side of the projection; the rows of the head that any two tasks share are projected."""
-        on_gradient = linear_in_gradient(optimizer) and all(group["momentum"] == 0 for group in optimizer.param_groups)
-        self._path.begin_task(task, on_gradient, within_tasks=True)
+        self._path.begin_task(task, linear_without_memory(optimizer), within_tasks=True)
         self._task, self._seen = task, 0
 
     def mix(self, batch: Batch) -> Batch:
@@ -254,30 +254,9 @@ class Matrices:
         return sum(held.matrix.nbytes for held in self.maps.values())
 
 
-@torch.no_grad()
-def absorb(matrix: Tensor, rows: Tensor, damping: float) -> None:
-    """Take rows out of P in place: P ← P − P Xᵀ (a I + X P Xᵀ)⁻¹ X P, computed in double precision.
-
-    One after the other, or several in one call, gives the same P. What rounding has left in P of rows that are out
-    already must not look like energy below zero, so a stays above ε ‖X‖² max P.
-
-    Args:
-        matrix: P, [n, n].
-        rows: X, [R, n].
-        damping: a.
-    """
-    exact = rows.to(torch.float64)
-    driven = exact @ matrix.to(torch.float64)
-    inner = driven @ exact.mT
-    rounding = torch.finfo(matrix.dtype).eps * exact.square().sum() * matrix.diagonal().max()
-    inner.diagonal().add_(rounding.clamp(min=damping))
-    response = torch.linalg.solve_triangular(torch.linalg.cholesky_ex((inner + inner.mT) / 2).L, driven, upper=False)
-    matrix.sub_(response.mT @ response)
-
-
-def absorb_operations(num_rows: int, width: int) -> int:
-    """Count the multiply-accumulates of taking rows out of P."""
-    return 2 * num_rows * width**2 + 2 * num_rows**2 * width + num_rows**3 // 3
+def linear_without_memory(optimizer: torch.optim.Optimizer) -> bool:
+    """Tell whether an update is linear in the gradient of now alone; momentum holds gradients of an older P."""
+    return linear_in_gradient(optimizer) and all(group["momentum"] == 0 for group in optimizer.param_groups)
 
 
 def require_settings(alpha: float, damping: float, decay: float | Sequence[float]) -> None:

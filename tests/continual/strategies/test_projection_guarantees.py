@@ -1,8 +1,8 @@
 """What every projection strategy promises of the change that is applied (continual.md, invariants 3, 8, 9, 11)."""
 
-import itertools
 import sys
 
+import numpy as np
 import pytest
 import torch
 from projection_runs import (
@@ -75,11 +75,19 @@ def test_invariant_09_control_projecting_gradients_alone_fails_where_the_optimis
     member, optimiser, monkeypatch
 ):
     module = sys.modules[f"continual.strategies.{MODULE.get(member, member)}"]
-    monkeypatch.setattr(module, "linear_in_gradient", lambda optimizer: True)
+    decides = "linear_without_memory" if member == "owm_online" else "linear_in_gradient"
+    monkeypatch.setattr(module, decides, lambda optimizer: True)
     run = PlainRun(FAMILY[member](), relu_network(), three_tasks())
     run.learn(0, optimiser)
     run.end(0)
     run.learn(1, optimiser)
+    assert worst_deviation(run) > 1e-2
+
+
+def test_invariant_09_control_online_a_momentum_of_projected_gradients_remembers_an_older_map(monkeypatch):
+    monkeypatch.setattr(sys.modules["continual.strategies.owm"], "linear_without_memory", lambda optimizer: True)
+    run = PlainRun(FAMILY["owm_online"](), relu_network(), three_tasks())
+    run.learn(0, "momentum")
     assert worst_deviation(run) > 1e-2
 
 
@@ -119,7 +127,7 @@ SUBSPACE = {
 def half_and_whole(strategy, optimiser):
     """The largest change of a logit of task 1 through task 2, and of the weights."""
     sequence = sequence_of(samples(0, range(8)), samples(1, range(15, -1, -1)))
-    run = PlainRun(strategy, linear_network(), sequence, epochs=3, batch_size=4)
+    run = PlainRun(strategy, linear_network(), sequence, epochs=2, batch_size=6)
     run.learn(0, optimiser)
     run.end(0)
     before, inputs = run.model[0].weight.detach().clone(), run.data(0).inputs
@@ -153,18 +161,16 @@ NOTHING = {
     "owm_taskend": lambda: OWMTaskEnd(damping=float("inf")),
     "ogd": lambda: OGD(0),
 }
-KINDS = {"sgd": (), "adam": ("optimizer=adam", "optimizer.lr=0.01")}
+RUNS = [("spiking", ("optimizer=adam", "optimizer.lr=0.01")), ("poisson", POISSON)]
 
 
-@pytest.mark.parametrize("optimiser", sorted(KINDS))
-@pytest.mark.parametrize("network", ["spiking", "poisson"])
-def test_invariant_03_a_strategy_that_holds_nothing_is_naive_to_the_bit(network, optimiser, tmp_path):
-    chosen = ("scenario.num_tasks=3", *KINDS[optimiser], *(POISSON if network == "poisson" else ()))
-    naive = launch(tmp_path / "naive", *chosen, own={"strategy": Naive()})
+@pytest.mark.parametrize("overrides", [overrides for _, overrides in RUNS], ids=[name for name, _ in RUNS])
+def test_invariant_03_a_strategy_that_holds_nothing_is_naive_to_the_bit(overrides, tmp_path):
+    naive = launch(tmp_path / "naive", *overrides, own={"strategy": Naive()})
     for name, make in NOTHING.items():
-        ours = launch(tmp_path / name, *chosen, own={"strategy": make()})
+        ours = launch(tmp_path / name, *overrides, own={"strategy": make()})
         pairs = list(zip(weights_of(naive.folder), weights_of(ours.folder), strict=True))
-        assert len(pairs) == 3
+        assert len(pairs) == 2
         assert all(same_tensors(*pair) for pair in pairs), name
         assert naive.matrices.task_agnostic.tolist() == ours.matrices.task_agnostic.tolist()
 
@@ -207,8 +213,7 @@ def test_invariant_11_bases_are_orthonormal_grow_with_tasks_and_with_the_thresho
             assert all(len(basis) <= basis.shape[1] for basis in bases)
             assert [layer.rank for layer in run.strategy.ranks()] == ranks[share][-1]
             assert all(layer.captured_energy >= share - 1e-6 for layer in run.strategy.ranks())
-        growing = zip(ranks[share], ranks[share][1:], strict=False)
-        assert all(a <= b for before, after in growing for a, b in zip(before, after, strict=True))
-    first = [per_task[0] for per_task in ranks.values()]
-    assert all(a <= b for small, large in itertools.pairwise(first) for a, b in zip(small, large, strict=True))
-    assert first[0] < first[-1]
+        assert np.diff(ranks[share], axis=0).min() >= 0
+    first = np.array([per_task[0] for per_task in ranks.values()])
+    assert np.diff(first, axis=0).min() >= 0
+    assert (first[0] < first[-1]).all()

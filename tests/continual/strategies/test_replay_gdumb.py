@@ -5,8 +5,10 @@ import pytest
 import torch
 from tiny_runs import NUM_TRAIN, foreign_network, launch, same_tensors, small_data, weights_of
 
-from continual.scenarios import Task, TaskSequence, permuted, split
-from continual.strategies import GDumb, Joint
+from continual.objectives import CrossEntropy
+from continual.scenarios import permuted, split
+from continual.strategies import GDumb, Joint, Setting
+from neuro.learning import BPTT
 
 CHOSEN = ("scenario.num_tasks=3", "model=relu_mlp")
 
@@ -56,16 +58,11 @@ def test_it_starts_again_from_the_initial_weights(tmp_path):
 def test_a_memory_so_small_that_a_task_is_left_out():
     sequence = split(small_data(), 5, "class")
     strategy = GDumb(3)
-    from continual.objectives import CrossEntropy
-    from continual.strategies import Setting
-    from neuro.learning import BPTT
-
     strategy.attach(Setting(foreign_network(), "5", sequence, 0, BPTT(), CrossEntropy(), epochs=1, batch_size=8))
     given = strategy.training_data(sequence.tasks[4], sequence.tasks[:4], sequence)
     assert sum(len(task.train) for task in given) == 3
     assert len(given) <= 3
-    assert all(isinstance(task, Task) and len(task.train) for task in given)
-    assert isinstance(sequence, TaskSequence)
+    assert all(len(task.train) for task in given)
 
 
 def test_bytes_bound_the_samples(tmp_path):

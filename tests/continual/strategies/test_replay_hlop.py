@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_runs import foreign_network, launch, same_tensors, small_data, weights_of
 
+from continual.errors import DivergedError
 from continual.scenarios import permuted
 from continual.strategies import HLOP, HLOPReplay
 from neuro.lateral import EnergyShare, HebbianAccumulated
@@ -149,8 +150,6 @@ def test_bytes_and_operations_are_those_of_both(optimiser, tmp_path):
 
 
 def test_replay_that_diverges_is_told(tmp_path):
-    from continual.errors import DivergedError
-
     with pytest.raises(DivergedError, match=r"replay after task 2 .*strategy\.learning_rate"):
         launch(tmp_path, "model=relu_mlp", own={"strategy": HLOPReplay(learning_rate=1e30, epochs=3)})
 

@@ -7,9 +7,11 @@ from tiny_runs import described, foreign_network, launch, records_of, same_tenso
 
 from continual.assembly import make_model
 from continual.config import RunConfig
+from continual.objectives import CrossEntropy
 from continual.scenarios import permuted
-from continual.strategies import NCM
+from continual.strategies import NCM, Setting
 from continual.strategies.ncm import features
+from neuro.learning import BPTT
 
 THREE = ("scenario.num_tasks=3",)
 
@@ -101,10 +103,6 @@ def test_in_class_mode_old_classes_are_forgotten_by_nothing(tmp_path):
 
 
 def test_before_anything_is_learned_no_class_is_known():
-    from continual.objectives import CrossEntropy
-    from continual.strategies import Setting
-    from neuro.learning import BPTT
-
     strategy, model = NCM(), foreign_network()
     strategy.attach(Setting(model, "5", permuted(small_data(), 2), 0, BPTT(), CrossEntropy(), epochs=1, batch_size=8))
     assert (strategy.predict(model.eval(), torch.rand(3, 8, 8)) == float("-inf")).all()
