@@ -3,7 +3,6 @@
 import importlib
 
 import pytest
-import test_replay_contract  # noqa: F401  # its members count, too
 from contracts.strategy import StrategyContract
 from tiny_runs import StopAtStep, assert_same_run, foreign_network, launch
 
