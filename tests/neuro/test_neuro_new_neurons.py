@@ -247,7 +247,7 @@ def test_whatever_an_optimiser_does_the_leak_stays_between_none_and_all(logit):
     with torch.no_grad():
         neuron.leak_logit.fill_(logit)
     assert float(neuron.tau.detach()) >= 1
-    membrane = neuron.simulate(constant(0.1, 5))[1][0]
+    membrane = neuron.simulate(constant(0.1, 5))[1][0].detach()
     assert 0.1 - 1e-9 <= float(membrane) <= 0.5 + 1e-9
 
 
