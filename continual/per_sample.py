@@ -39,6 +39,7 @@ def per_sample_gradients(
     """Give the gradients of every sample's score, a chunk of samples at a time, in order.
 
     Example:
+        >>> import torch
         >>> model = torch.nn.Linear(3, 2)
         >>> found = per_sample_gradients(model, ["weight"], lambda logits: logits.sum(), torch.rand(5, 3))
         >>> [chunk["weight"].shape for chunk in found]
