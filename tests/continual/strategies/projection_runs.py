@@ -78,7 +78,8 @@ class PlainRun:
 
     def data(self, index):
         task = self.sequence.tasks[index]
-        return gather([task], task, self.sequence, torch.device("cpu"), torch.float64)
+        reference = next(self.model.parameters())
+        return gather([task], task, self.sequence, reference.device, reference.dtype)
 
     def learn(self, index, optimiser="sgd"):
         task, data, loss = self.sequence.tasks[index], self.data(index), CrossEntropy()
@@ -129,7 +130,9 @@ class PlainRun:
             return {}
         found = {name: held for name, held in guard.maps.items() if held is not None}
         widths = {site.name: site.width for site in guard.sites}
-        return {f"{name}.weight": held(torch.eye(widths[name]).double()) for name, held in found.items()}
+        like = next(self.model.parameters()).detach()
+        eyes = {name: torch.eye(widths[name], dtype=like.dtype, device=like.device) for name in found}
+        return {f"{name}.weight": held(eyes[name]) for name, held in found.items()}
 
     def inputs_of(self, name, inputs):
         """What stands before a weight."""
