@@ -111,7 +111,7 @@ def check_fit(model: nn.Module, sequence: TaskSequence, config: RunConfig) -> No
         with evaluating(model), apart(model, config.seed, "fit"):
             logits = model(inputs)
     except (RuntimeError, ValueError) as problem:
-        reason = " ".join(str(problem).split())
+        reason = " ".join(" ".join([str(problem), *getattr(problem, "__notes__", [])]).split())
         raise UserError(
             f"The model cannot take inputs {list(inputs.shape)} ({reason}); change its input size."
         ) from problem

@@ -75,9 +75,12 @@ def add_activities(first: Activity, second: Activity) -> Activity:
 
 @contextmanager
 def naming(layer: str) -> Iterator[None]:
-    """Put the layer's name before a mistake's message; names of nested layers join to a path."""
+    """Put the layer's name before a mistake's message, and beside a failure of torch; nested names join to a path."""
     try:
         yield
+    except RuntimeError as failure:
+        failure.add_note(f"Raised in layer {layer!r}.")
+        raise
     except ValueError as problem:
         inner = str(problem)
         message = f"Layer '{layer}.{inner[7:]}" if inner.startswith("Layer '") else f"Layer {layer!r}: {inner}"

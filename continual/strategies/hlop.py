@@ -36,6 +36,11 @@ from neuro.lateral import (
 from neuro.lateral.sizes import planned_saturation
 from neuro.learning import EProp
 
+SILENCE = (
+    "Layer {name!r} learned no direction and is not protected: its inputs are silent, or too faint for lateral neurons "
+    "that spike; lower the scale of their spikes, or use linear ones."
+)
+
 
 class HLOP(Strategy):
     """Project learning away from what old tasks use.
@@ -93,6 +98,7 @@ class HLOP(Strategy):
         if self.learning.spikes is not None:
             self._require_rows(setting)
         self._summary: list[LayerRank] = []
+        self._silent: list[str] = []
         self._batches_to_wait: int | None = None
 
     def _require_rows(self, setting: Setting) -> None:
@@ -143,6 +149,7 @@ class HLOP(Strategy):
     def after_task(self, task: Task, data: TrainingData) -> None:
         """Learn the subspaces of this task from its training inputs, and freeze them."""
         added = self._protection.consolidate() if self.last_epochs is not None else self._learn_at_the_end(task, data)
+        self._silent = [name for name, layer in added.items() if layer.pruned and not layer.rank]
         self._summary = [
             LayerRank(name, layer.rank, self._widths[name], layer.learned, layer.captured_energy)
             for name, layer in added.items()
@@ -182,7 +189,8 @@ class HLOP(Strategy):
         """Say which layers will be full, and which are."""
         if not self._summary:
             return planned_saturation(self.sizes, self._widths, len(self._setting.sequence.tasks))
-        return [note for layer in self._summary if (note := saturation_of(layer)) is not None]
+        full = [note for layer in self._summary if (note := saturation_of(layer)) is not None]
+        return full + [SILENCE.format(name=name) for name in self._silent]
 
     @property
     def stored_bytes(self) -> int:

@@ -138,7 +138,8 @@ class Hebbian:
         """Orthonormalise the rows and turn them to their principal directions."""
         rows = orthonormalise(state.block.rows, state.block.frozen)
         mixing = rows.to(torch.float64) @ state.block.rows.to(torch.float64).mT
-        response = mixing @ state.response.to(torch.float64) @ mixing.mT
+        has_fired = state.block.energy > 0  # rows whose neurons all stayed silent are the random ones of the start
+        response = mixing @ state.response.to(torch.float64) @ mixing.mT * has_fired
         return _principal(rows, response, state.frozen_energy, state.total_energy)
 
     def multiply_accumulates(self, num_inputs: int, num_rows: int, num_frozen: int, width: int) -> int:

@@ -150,21 +150,24 @@ class EnergyShare:
     Args:
         share: in (0, 1), of each protected layer.
         at_most: bound on the candidates per task as a share of the width; 1 lets a task take all that is left.
+        at_least: candidates that the bound leaves in any case: all directions of a narrow layer are cheap.
 
     Raises:
-        ValueError: if a share is outside its range.
+        ValueError: if an argument is outside its range.
     """
 
-    def __init__(self, share: float = 0.95, at_most: float = 1.0) -> None:
+    def __init__(self, share: float = 0.95, at_most: float = 1.0, at_least: int = 1) -> None:
         if not 0 < share < 1:
             raise ValueError(f"share must lie between 0 and 1, got {share}.")
         if not 0 < at_most <= 1:
             raise ValueError(f"at_most must be in (0, 1], got {at_most}.")
-        self.share, self.at_most = float(share), float(at_most)
+        if at_least < 1:
+            raise ValueError(f"at_least must be 1 or more, got {at_least}.")
+        self.share, self.at_most, self.at_least = float(share), float(at_most), int(at_least)
 
     def candidates(self, place: Place) -> int:
-        """Give what the width leaves, bounded by `at_most`."""
-        return min(place.width - place.rank, max(1, round(self.at_most * place.width)))
+        """Give what the width leaves, bounded by `at_most` beyond `at_least`."""
+        return min(place.width - place.rank, max(self.at_least, round(self.at_most * place.width)))
 
     def keep(self, place: Place, learned: Learned) -> int:
         """Give the smallest number that reaches the share; 0 if the frozen rows reach it alone."""

@@ -124,6 +124,15 @@ def test_a_state_that_does_not_fit_names_the_layer():
         network.simulate(drawn(3, 2, 6), state)
 
 
+def test_a_failure_of_torch_inside_a_layer_names_the_layer_beside_the_reason():
+    inner = SpikingSequential(spikes=LIF(), second=Linear(5, 2))
+    network = SpikingSequential(first=Linear(6, 4), inner=inner).to(torch.float64)
+    for run, inputs in ((network, drawn(3, 4, 6)), (network.step, drawn(4, 6))):
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as failure:
+            run(inputs)
+        assert failure.value.__notes__ == ["Raised in layer 'second'.", "Raised in layer 'inner'."]
+
+
 def test_a_state_of_another_network_is_refused():
     with pytest.raises(ValueError, match=r"has 6 layers, the state 2; pass it back whole"):
         build().simulate(drawn(3, 4, 6), (None, None))

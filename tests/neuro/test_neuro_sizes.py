@@ -101,6 +101,8 @@ def test_energy_share_candidates_are_what_is_left_or_the_bound():
     assert EnergyShare(at_most=0.5).candidates(place(rank=8)) == 2
     assert EnergyShare(at_most=0.01).candidates(place()) == 1
     assert EnergyShare().candidates(place(rank=10)) == 0
+    assert EnergyShare(at_most=0.5, at_least=7).candidates(place()) == 7
+    assert EnergyShare(at_most=0.5, at_least=99).candidates(place(rank=3)) == 7
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
@@ -113,6 +115,11 @@ def test_a_share_outside_its_range_is_refused(share):
 def test_a_bound_outside_its_range_is_refused(at_most):
     with pytest.raises(ValueError, match=rf"at_most must be in \(0, 1\], got {at_most}"):
         EnergyShare(0.9, at_most)
+
+
+def test_no_candidates_at_least_is_refused():
+    with pytest.raises(ValueError, match="at_least must be 1 or more, got 0"):
+        EnergyShare(at_least=0)
 
 
 def test_no_rows_means_none():

@@ -204,6 +204,19 @@ def test_control_on_a_gradient_of_usual_size_spikes_are_silent_and_everything_is
     assert float((linear(gradient) @ basis.mT).norm()) < 1e-15
 
 
+@pytest.mark.parametrize(("faint", "learned"), [(1e-3, 0), (1.0, 3)])
+def test_inputs_too_faint_for_lateral_spikes_teach_no_direction_rather_than_random_ones(faint, learned):
+    """No neuron ever fires, so the rows are those of the start; the control is loud enough."""
+    inputs = faint * drawn(64, 3) @ drawn(3, 20)
+    for spikes in (LateralSpikes(), None):
+        subspace = LateralSubspace(20, Hebbian(spikes=spikes), dtype=torch.float64)
+        subspace.grow(3)
+        for _ in range(4):
+            subspace.learn(inputs)
+        found = subspace.consolidate()
+        assert (found.learned, subspace.rank) == ((learned,) * 2 if spikes else (3, 3))
+
+
 @pytest.mark.parametrize(
     ("body", "name"),
     [

@@ -106,6 +106,8 @@ def test_a_silent_layer_is_survived(learning, tmp_path):
     ranks = [len(basis) for basis in strategy._kept[-1][1].values()]
     assert ranks[0] > 0
     assert ranks[1:] == [0, 0]
+    silent = [note.split("'")[1] for note in strategy.notices() if "learned no direction" in note]
+    assert silent == list(strategy._kept[-1][1])[1:]
 
 
 def rank_limited(seed, pixels, num=60, num_classes=3):
