@@ -54,8 +54,9 @@ class TrainingData(NamedTuple):
     def batches(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Give all samples once in random order; the last batch may be smaller."""
         order = torch.randperm(self.targets.shape[0], generator=generator).to(self.targets.device)
+        shared = None if bool(self.active.all()) else self.active
         for chosen in order.split(batch_size):
-            active = self.active if self.active.ndim == 1 else self.active[chosen]
+            active = shared if shared is None or shared.ndim == 1 else shared[chosen]
             yield Batch(self.inputs[chosen], self.targets[chosen], active, self.task[chosen])
 
 
