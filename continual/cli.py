@@ -1,9 +1,15 @@
 """The command line.
 
-    python -m continual [train] [OVERRIDE ...]       run; the same command resumes, and a finished run prints its
-    table again python -m continual report RUN [RUN ...]         write a run's report again, or compare several runs
-    python -m continual list [GROUP]                 what there is to choose from python -m continual data
-    which data is here, and how to get the rest
+Commands, each on a line of its own:
+
+    python -m continual [train] [OVERRIDE ...]
+        run; the same command resumes, and a finished run prints its table again
+    python -m continual report RUN [RUN ...]
+        write a run's report again, or compare several runs
+    python -m continual list [GROUP]
+        what there is to choose from
+    python -m continual data
+        which data is here, and how to get the rest
 
 Exit status: 0 finished, 2 the user's mistake (one sentence on standard error), 130 Ctrl-C, 143 terminated; after the
 last two the same command goes on from the last task boundary. Nothing heavy is imported before it is needed.
