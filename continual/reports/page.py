@@ -57,14 +57,7 @@ def write_report(run_folder: Path) -> Path:
         ValueError: When a needed file is missing or damaged.
     """
     run = read_run(Path(run_folder))
-    figures = []
-    for illustration in illustrations(run):
-        drawn = markup.picture(illustration)
-        if drawn is not None:
-            html, png = drawn
-            write_atomically(run.path / "figures" / f"{illustration.name}.png", png)
-            figures.append(html)
-    body = "\n".join(_sections(run, f'<div class="figures">{"".join(figures)}</div>'))
+    body = "\n".join(_sections(run, markup.pictures(illustrations(run), run.path / "figures")))
     html = markup.page(f"{run.strategy} on {run.scenario}", _lead(run), body)
     return write_atomically(run.path / "report.html", html.encode("utf-8"))
 

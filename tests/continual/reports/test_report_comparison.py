@@ -52,22 +52,25 @@ def test_the_page_shows_strategies_intervals_and_differences(seeded_runs, tmp_pa
         assert f'<th scope="row">{group.name}</th><td class="number">3</td>' in page
         text = with_interval("acc_final", group.interval("acc_final")).replace("\u00a0%", "")
         assert f">{text}<" in page
-    assert "Difference to naive, seed by seed" in page
+    assert "Strategy less naive on the seeds both ran" in page
+    assert "Each strategy less each other" in page
     assert "strategy._target_" in page
-    assert page.count('src="data:image/png;base64,') == 2
+    assert page.count('src="data:image/png;base64,') == 4
     assert "http://" not in page
     assert sorted(p.name for p in (tmp_path / "out" / "figures").iterdir()) == [
         "comparison_matrices.png",
         "comparison_mean_accuracy.png",
+        "comparison_rank_growth.png",
+        "comparison_tradeoffs.png",
     ]
 
 
 def test_one_seed_has_no_interval_and_without_naive_no_difference_is_made_up(seeded_runs, tmp_path):
     page = compare([seeded_runs["hlop", 0], seeded_runs["ewc", 0]], tmp_path / "two.html").read_text(encoding="utf-8")
-    assert "A row of one seed has no interval" in page
+    assert "A row of one run has no interval" in page
     assert "there is none" in page
     assert "±</" not in page
-    assert " ± " not in page.split("What happened")[0].replace("mean over seeds ± half width", "")
+    assert " ± " not in page.split("What happened")[0].replace("tasks) ± half width", "")
 
 
 def test_groups_of_one_strategy_are_told_apart_by_what_differs(fake_run):
@@ -102,7 +105,7 @@ def test_runs_of_other_tasks_are_refused_with_the_keys(fake_run, changes, words)
 
 
 def test_another_number_of_tasks_or_mode_is_refused(fake_run):
-    with pytest.raises(ValueError, match=r"scenario\.num_tasks.*test samples per task"):
+    with pytest.raises(ValueError, match=r"number of tasks.*scenario\.num_tasks.*test samples of all tasks"):
         read_groups([fake_run("a", num_tasks=2), fake_run("b", num_tasks=3)])
     with pytest.raises(ValueError, match=r"mode: domain and class"):
         read_groups([fake_run("c", num_tasks=2), fake_run("d", num_tasks=2, mode="class")])
