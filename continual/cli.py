@@ -6,6 +6,8 @@ Commands, each on a line of its own:
         run; the same command resumes, and a finished run prints its table again
     python -m continual report RUN [RUN ...]
         write a run's report again, or compare several runs
+    python -m continual collect FOLDER [FOLDER ...]
+        tables of all finished runs in and below the folders
     python -m continual list [GROUP]
         what there is to choose from
     python -m continual data
@@ -26,7 +28,9 @@ from typing import Any, NoReturn
 
 from continual.errors import DivergedError, UserError
 
-COMMANDS = ("train", "report", "list", "data")
+COMMANDS = ("train", "report", "collect", "list", "data")
+OPTIONS = {"output": ("report", "collect"), "format": ("collect",)}
+"""Options that only some commands know."""
 
 EXAMPLES = """\
 examples:
@@ -36,6 +40,7 @@ examples:
   python -m continual experiment=permuted_mnist5k_hlop seed=1
   python -m continual --config-dir my_configs strategy=mine 'allow=[mypackage]'
   python -m continual report runs/a-1234abcd runs/b-5678abcd
+  python -m continual collect runs --format csv --format latex --output tables
 
 Overrides are Hydra's: group=choice, key=value, key.sub=value.
 `--cfg` prints every key, `list` every group and choice.
@@ -78,12 +83,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "words",
         nargs="*",
-        metavar="[train|report|list|data] ARGUMENT",
-        help="train (the default): overrides; report: run folders; list: a group; data: nothing",
+        metavar=f"[{'|'.join(COMMANDS)}] ARGUMENT",
+        help="train (the default): overrides; report: run folders; collect: run folders, or folders that hold some; "
+        "list: a group; data: nothing",
     )
     parser.add_argument("--config-dir", metavar="FOLDER", help="your own configuration groups, searched too")
     parser.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
-    parser.add_argument("--output", metavar="FOLDER", help="where `report` writes a comparison")
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="where `report` writes a comparison, and `collect` its tables"
+    )
+    parser.add_argument(
+        "--format",
+        action="append",
+        metavar="NAME",
+        help="what `collect` writes: csv, markdown, latex (these three unless said), parquet; may be given repeatedly",
+    )
     parser.add_argument("--version", action="version", version=_version())
     return parser
 
@@ -94,12 +108,17 @@ def _dispatch(options: argparse.Namespace) -> int:
         if options.words[:1] and options.words[0] in COMMANDS
         else ("train", options.words)
     )
+    for option, commands in OPTIONS.items():
+        if getattr(options, option) is not None and command not in commands:
+            raise UserError(f"--{option} is for {' and '.join(commands)}; {command} does not know it.")
     if command == "data":
         return _data(rest)
     if command == "list":
         return _list(rest, options.config_dir)
     if command == "report":
         return _report(rest, options.output)
+    if command == "collect":
+        return _collect(rest, options.output, options.format or ["csv", "markdown", "latex"])
     for word in rest:
         if "=" not in word and not word.startswith("~"):
             raise UserError(f"{word!r} is neither a command ({', '.join(COMMANDS)}) nor an override such as epochs=3.")
@@ -181,6 +200,27 @@ def _report(words: list[str], output: str | None) -> int:
             print(compare(folders, Path(output) if output else comparison_folder(folders)))
     except (ValueError, OSError) as problem:
         raise UserError(str(problem)) from problem
+    return 0
+
+
+def _collect(words: list[str], output: str | None, formats: list[str]) -> int:
+    if not words:
+        raise UserError("collect needs at least one folder, such as runs.")
+    from continual.reports import collect, write_collected
+    from continual.run_folder import is_run
+
+    first = Path(words[0])
+    beside = first.resolve().parent if is_run(first) else first
+    try:
+        collected = collect(map(Path, words))
+        written = write_collected(collected, Path(output) if output else beside / "collected", formats)
+    except (ValueError, OSError) as problem:
+        raise UserError(str(problem)) from problem
+    print(f"{len(collected.runs)} finished runs, {len(collected.skipped)} left out")
+    for folder, reason in collected.skipped:
+        print(f"left out {folder}: {reason}")
+    for path in written:
+        print(f"written  {path}")
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import yaml
@@ -165,6 +165,8 @@ def _read(folder: Path) -> RunFolder:
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     references = folder / "references.json"
     start = _last(records, "run_start") or {}
+    if not is_zipfile(folder / "accuracy_matrix.npz"):
+        raise ValueError(f"{folder / 'accuracy_matrix.npz'} must be a zip archive of arrays, but it is damaged.")
     own_matrix(str(metrics.get("mode") or start.get("mode")))  # refuses a folder that does not say how it is judged
     return RunFolder(
         path=folder,

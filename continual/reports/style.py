@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+from matplotlib.transforms import blended_transform_factory, offset_copy
 from matplotlib.typing import ColorType
 
 DOTS_PER_INCH = 160
@@ -314,7 +314,7 @@ def label_ends(axes: Axes, ends: Sequence[EndLabel], theme: Theme, gap: float = 
 def _draw_sample(axes: Axes, height: float, look: Look) -> dict[str, Any]:
     """Draw the mark of a curve outside the right edge, and give the line that joins it to the name beside it."""
     beside = blended_transform_factory(axes.transAxes, axes.transData)
-    middle = beside + ScaledTranslation(19 / 72, 0.0, axes.get_figure(root=True).dpi_scale_trans)  # 19 points aside
+    middle = offset_copy(beside, axes.get_figure(root=True), x=19, units="points")
     axes.plot([1.0], [height], transform=middle, color=look.colour, marker=look.marker, markersize=5.5, clip_on=False)
     line = {"color": look.colour, "linestyle": look.line_style, "linewidth": 1.8}
     return {"arrowstyle": "-", "relpos": (0.0, 0.5), "shrinkA": 3, "shrinkB": 6, **line}

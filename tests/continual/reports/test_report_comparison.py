@@ -1,12 +1,14 @@
 """Comparisons: intervals that agree with scipy, pairs on equal seeds, and refusals that name what differs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from continual.reports import compare
+from continual.metrics import AccuracyMatrices
+from continual.reports import compare, comparison_tables
 from continual.reports.formatting import with_interval
 from continual.reports.grouping import flat, read_groups
 
@@ -129,3 +131,49 @@ def test_unfinished_repeated_and_no_runs_are_refused(fake_run):
 
 def test_flat_keys_are_dotted():
     assert flat({"a": {"b": 1, "c": {"d": [2]}}, "e": {}}) == {"a.b": 1, "a.c.d": [2], "e": {}}
+
+
+def test_a_seed_that_one_side_lacks_pairs_nothing_and_its_runs_are_averaged(fake_run):
+    def runs(strategy, seed, sampler):
+        changes = {"strategy.sampler_seed": sampler} if sampler is not None else {}
+        return fake_run(f"{strategy}{seed}{sampler}", strategy=strategy, seed=seed, num_tasks=2, changes=changes)
+
+    with_sampler = [runs("hlop", seed, sampler) for seed in (0, 1) for sampler in (0, 1)]
+    hlop, naive = read_groups([*with_sampler, *(runs("naive", seed, None) for seed in (0, 1, 2))])
+    difference = hlop.difference("acc_final", naive)
+    assert difference.num_values == 2
+    values = {seed: np.mean(hlop.values("acc_final")[2 * seed : 2 * seed + 2]) for seed in (0, 1)}
+    assert difference.mean == pytest.approx(
+        np.mean([values[seed] - naive.values("acc_final")[seed] for seed in (0, 1)])
+    )
+
+
+def test_orders_that_give_tasks_other_sizes_may_be_compared(fake_run):
+    folders = [fake_run(str(order), num_tasks=2, changes={"scenario.order_seed": order}) for order in (0, 1)]
+    swapped = AccuracyMatrices.load(folders[1] / "accuracy_matrix.npz")
+    replace(swapped, counts=np.array([900, 1100])).save(folders[1] / "accuracy_matrix.npz")
+    assert [len(group.runs) for group in read_groups(folders)] == [2]
+
+
+def test_differences_between_all_pairs_turn_their_sign_with_the_order_and_have_no_diagonal(seeded_runs):
+    groups = read_groups([seeded_runs[name, seed] for name in ("naive", "hlop", "joint") for seed in (0, 1, 2)])
+    content = comparison_tables.each_to_each(groups)
+    cells = [row[1:] for row in content.rows]
+    assert [cells[k][k] for k in range(3)] == ["–"] * 3
+    assert cells[1][0] == "+" + cells[0][1].removeprefix("−")
+    difference = groups[1].difference("acc_final", groups[0])
+    assert cells[1][0] == with_interval("bwt", difference)
+
+
+def test_a_table_with_backward_transfer_has_learning_accuracy_beside_it(fake_run):
+    folder = fake_run(num_tasks=2)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"acc_learning": None}))
+    head = comparison_tables.quality(read_groups([folder])).head
+    assert head[head.index("backward transfer") - 1] == "learning accuracy"
+
+
+def test_a_title_of_many_strategies_stays_short(fake_run, tmp_path):
+    folders = [fake_run(f"s{k}", strategy=f"strategy{k:02d}", num_tasks=2) for k in range(20)]
+    page = compare(folders, tmp_path / "out").read_text(encoding="utf-8")
+    assert "strategy05 and 14 more on permuted_digits</h1>" in page
