@@ -3,7 +3,8 @@
 from .collect import Collected, Skipped, accuracy_rows, collect, run_rows
 from .collected_files import FORMATS, write_collected
 from .compare import compare
-from .page import estimated_energy, write_report
+from .cost_section import estimated_energy
+from .page import write_report
 from .run_folder import Activity, RunFolder, read_run
 from .tables import comparison_table, run_table
 
