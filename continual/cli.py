@@ -8,6 +8,8 @@ Commands, each on a line of its own:
         write a run's report again, or compare several runs
     python -m continual collect FOLDER [FOLDER ...]
         tables of all finished runs in and below the folders
+    python -m continual mirror FOLDER [FOLDER ...] --to tensorboard|mlflow
+        copies of the records of all runs in and below the folders, for a tracker
     python -m continual list [GROUP]
         what there is to choose from
     python -m continual data
@@ -28,8 +30,8 @@ from typing import Any, NoReturn
 
 from continual.errors import DivergedError, UserError
 
-COMMANDS = ("train", "report", "collect", "list", "data")
-OPTIONS = {"output": ("report", "collect"), "format": ("collect",)}
+COMMANDS = ("train", "report", "collect", "mirror", "list", "data")
+OPTIONS = {"output": ("report", "collect", "mirror"), "format": ("collect",), "to": ("mirror",)}
 """Options that only some commands know."""
 
 EXAMPLES = """\
@@ -41,6 +43,7 @@ examples:
   python -m continual --config-dir my_configs strategy=mine 'allow=[mypackage]'
   python -m continual report runs/a-1234abcd runs/b-5678abcd
   python -m continual collect runs --format csv --format latex --output tables
+  python -m continual mirror runs --to tensorboard
 
 Overrides are Hydra's: group=choice, key=value, key.sub=value.
 `--cfg` prints every key, `list` every group and choice.
@@ -84,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar=f"[{'|'.join(COMMANDS)}] ARGUMENT",
-        help="train (the default): overrides; report: run folders; collect: run folders, or folders that hold some; "
-        "list: a group; data: nothing",
+        help="train (the default): overrides; report: run folders; collect, mirror: run folders, or folders "
+        "that hold some; list: a group; data: nothing",
     )
     parser.add_argument("--config-dir", metavar="FOLDER", help="your own configuration groups, searched too")
     parser.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
@@ -98,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="what `collect` writes: csv, markdown, latex (these three unless said), parquet; may be given repeatedly",
     )
+    parser.add_argument("--to", metavar="TRACKER", help="what `mirror` writes for: tensorboard or mlflow")
     parser.add_argument("--version", action="version", version=_version())
     return parser
 
@@ -117,6 +121,8 @@ def _dispatch(options: argparse.Namespace) -> int:
         return _list(rest, options.config_dir)
     if command == "report":
         return _report(rest, options.output)
+    if command == "mirror":
+        return _mirror(rest, options.output, options.to)
     if command == "collect":
         return _collect(rest, options.output, options.format or ["csv", "markdown", "latex"])
     for word in rest:
@@ -221,6 +227,25 @@ def _collect(words: list[str], output: str | None, formats: list[str]) -> int:
         print(f"left out {folder}: {reason}")
     for path in written:
         print(f"written  {path}")
+    return 0
+
+
+def _mirror(words: list[str], output: str | None, tracker: str | None) -> int:
+    if not words:
+        raise UserError("mirror needs at least one folder, such as runs.")
+    if tracker is None:
+        raise UserError("mirror needs --to tensorboard or --to mlflow.")
+    from continual.mirror import mirror
+    from continual.reports import find_runs
+
+    try:
+        folders = find_runs(map(Path, words))
+        if not folders:
+            raise UserError(f"mirror needs at least one run, but {', '.join(words)} holds none.")
+        for folder in folders:
+            print(mirror(folder, tracker, Path(output) if output else None))
+    except (ValueError, OSError) as problem:
+        raise UserError(str(problem)) from problem
     return 0
 
 

@@ -1,6 +1,6 @@
 """Reports of run folders: figures and one self-contained page of a run, comparisons and collected tables of many."""
 
-from .collect import Collected, Skipped, accuracy_rows, collect, run_rows
+from .collect import Collected, Skipped, accuracy_rows, collect, find_runs, run_rows
 from .collected_files import FORMATS, write_collected
 from .compare import compare
 from .cost_section import estimated_energy
@@ -19,6 +19,7 @@ __all__ = [
     "compare",
     "comparison_table",
     "estimated_energy",
+    "find_runs",
     "read_run",
     "run_rows",
     "run_table",

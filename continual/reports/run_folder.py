@@ -5,7 +5,7 @@ did not write are absent, not zero, and the reports say so.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def read_run(folder: Path) -> RunFolder:
 
 def _read(folder: Path) -> RunFolder:
     config_text = (folder / "config.yaml").read_text(encoding="utf-8")
-    records = _read_records(folder / "records.jsonl")
+    records = read_records(folder / "records.jsonl")
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     references = folder / "references.json"
     start = _last(records, "run_start") or {}
@@ -175,9 +175,9 @@ def _read(folder: Path) -> RunFolder:
         metrics=metrics,
         matrices=AccuracyMatrices.load(folder / "accuracy_matrix.npz"),
         start=start,
-        epochs=_latest(records, "epoch", ("task", "epoch")),
-        task_ends=_latest(records, "task_end", ("task",)),
-        within=_latest(records, "within", ("task", "epoch", "step")),
+        epochs=latest(records, "epoch", ("task", "epoch")),
+        task_ends=latest(records, "task_end", ("task",)),
+        within=latest(records, "within", ("task", "epoch", "step")),
         end=_last(records, "run_end"),
         activity=_read_activity(folder / "activity.npz"),
         confusion=_read_confusion(folder / "confusion.npz"),
@@ -192,7 +192,18 @@ def _read_config(text: str, folder: Path) -> Mapping[str, Any]:
     return config
 
 
-def _read_records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a run, finished or not.
+
+    Args:
+        path: Of ``records.jsonl``.
+
+    Returns:
+        One dictionary a line.
+
+    Raises:
+        ValueError: When a line is cut or damaged.
+    """
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip():
@@ -211,8 +222,14 @@ def _last(records: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None
     return found[-1] if found else None
 
 
-def _latest(records: list[dict[str, Any]], event: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
-    """Return the records of an event in order of their keys, the later line standing for a repeated one."""
+def latest(records: Sequence[Mapping[str, Any]], event: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+    """Return the records of an event in order of their keys, the later line standing for a repeated one.
+
+    Args:
+        records: Of a run.
+        event: Of those to keep.
+        keys: Whole numbers that every record of the event has.
+    """
     found = {tuple(int(record[key]) for key in keys): record for record in records if record.get("event") == event}
     return tuple(found[key] for key in sorted(found))
 
