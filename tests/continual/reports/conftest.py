@@ -127,6 +127,43 @@ def _write_activity(folder, seed):
     np.savez(folder / "activity.npz", image=ring, label=0, **spikes)
 
 
+def add_measurements(folder, num_tasks=5, classes_per_task=2):
+    """Put beside a made-up run what a run may measure besides: within tasks, confusion, references, the ledger."""
+    random = np.random.default_rng(0)
+    R = AccuracyMatrices.load(folder / "accuracy_matrix.npz").task_agnostic
+    dips = [
+        {
+            "event": "within", "task": i, "epoch": k // 4, "step": 10 * (k % 4 + 1),
+            key: [None if j > i else max(0.0, R[i, j] - (j < i) * 0.2 * np.exp(-k)) for j in range(num_tasks)],
+            other: [None] * num_tasks,
+        }
+        for i in range(num_tasks)
+        for k in range(8)
+        for key, other in (("task_agnostic", "task_aware"),)
+    ]  # fmt: skip
+    with (folder / "records.jsonl").open("a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in dips)
+    num_classes = classes_per_task * num_tasks
+    classes = random.integers(0, 12, (num_tasks, num_classes, num_classes)) + 90 * np.eye(num_classes, dtype=int)
+    tasks = classes.reshape(num_tasks, num_tasks, classes_per_task, num_tasks, classes_per_task).sum(axis=(2, 4))
+    np.savez(folder / "confusion.npz", classes=classes, tasks=tasks)
+    terms = [0.01 * (k + 1) for k in range(num_tasks)]
+    references = {
+        "format_version": 1, "intransigence": float(np.mean(terms)), "intransigence_per_task": terms,
+        "cumulative_restart": "digits-0a0a0a0a", "plasticity": None, "transfer_independent": None, "alone": None,
+        "undefined": {"plasticity": "no run of alone among the folders"},
+    }  # fmt: skip
+    (folder / "references.json").write_text(json.dumps(references))
+    ledger = {
+        "peak_bytes_train": 5 * 2**20, "peak_bytes_consolidate": None, "samples_seen": 60_000, "optimizer_steps": 940,
+        "forward_passes": 90_000, "backward_passes": 60_000, "energy_joules_estimate": 2.5e-6,
+        "energy_picojoules_per_mac": 3.0, "energy_picojoules_per_synaptic_operation": 0.5, "min_acc": [0.5, None],
+    }  # fmt: skip
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | ledger))
+    return folder
+
+
 @pytest.fixture
 def fake_run(tmp_path):
     """Give a function that writes a made-up run folder below the test's own folder."""
