@@ -16,6 +16,7 @@ from continual.errors import UserError
 GROUPS = (
     "data",
     "scenario",
+    "stream",
     "model",
     "strategy",
     "sizes",

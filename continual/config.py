@@ -30,6 +30,7 @@ class RunConfig:
     Attributes:
         data: makes a `Dataset`.
         scenario: makes a `TaskSequence` from it.
+        stream: how its tasks come: makes a `TaskSequence` from one; None leaves it as it is.
         model: makes the network from `input_shape` and `num_classes`.
         strategy: what protects old tasks.
         rule: how gradients arise.
@@ -40,6 +41,8 @@ class RunConfig:
         epochs: per task.
         batch_size: samples per batch.
         seed: root of all random streams.
+        order_seed: draws the order of the tasks, apart from all else; None leaves it as given.
+        optimizer_state: whether what an optimiser remembers is lost (reset) or kept (keep) where a task ends.
         evaluate_on: test, or validation for selection.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
         head: name of the head's layer; None for the last linear one.
@@ -61,10 +64,13 @@ class RunConfig:
     objective: Any
     optimizer: Any
     schedule: Any = None
+    stream: Any = None
     name: str | None = None
     epochs: int = 1
     batch_size: int = 64
     seed: int = 0
+    order_seed: int | None = None
+    optimizer_state: Literal["reset", "keep"] = "reset"
     evaluate_on: Literal["test", "validation"] = "test"
     evaluate_future: bool = True
     head: str | None = None

@@ -20,6 +20,7 @@ from continual.checkpoint import Checkpoint, write_checkpoint, write_tensors
 from continual.divergence import check_finite, is_seen_to_fail
 from continual.evaluation import EvaluationPart, Scores, evaluate, part_of
 from continual.objectives import masked_logits
+from continual.optimizer_state import remembered, take_over
 from continual.progress import Silent
 from continual.records import Records
 from continual.scenarios import Task, TaskSequence
@@ -47,6 +48,7 @@ class Parts:
         seed: root of the named random streams.
         part: what is scored: test, or validation for selection.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
+        keep_optimizer_state: let each task's optimiser go on with what the one before remembered.
     """
 
     model: nn.Module
@@ -61,6 +63,7 @@ class Parts:
     seed: int
     part: EvaluationPart = "test"
     evaluate_future: bool = True
+    keep_optimizer_state: bool = False
 
 
 def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
@@ -91,7 +94,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
             with seeded(parts.seed, "noise", task.index):
                 reseed_modules(parts.model, parts.seed, "noise", task.index)
                 with state.timed("train", reference.device):
-                    train_task(parts, task, data, folder, records, progress)
+                    train_task(parts, state, task, data, folder, records, progress)
                 with state.timed("consolidate", reference.device):
                     parts.strategy.after_task(task, data)
             with state.timed("evaluate", reference.device):
@@ -105,6 +108,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
             parts.strategy.state_dict(),
             state.as_json(records.length),
             conditions(parts.model),
+            state.optimizer,
         )
         write_checkpoint(folder / "checkpoint", saved)
         own = state.task_aware if parts.sequence.mode == "task" else state.task_agnostic
@@ -114,10 +118,14 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
     return state
 
 
-def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent) -> None:
-    """Train on one task's data."""
+def train_task(
+    parts: Parts, state: RunState, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent
+) -> None:
+    """Train on one task's data; where the optimiser's state is kept, go on with it and leave it in the run's."""
     parts.model.train()
     optimizer = parts.make_optimizer([p for p in parts.model.parameters() if p.requires_grad])
+    if parts.keep_optimizer_state:
+        take_over(optimizer, parts.model, state.optimizer)
     schedule = parts.make_schedule(optimizer) if parts.make_schedule is not None else None
     parts.strategy.before_task(task, optimizer)
     for epoch in range(parts.epochs):
@@ -140,6 +148,8 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
         )
         if schedule is not None:
             schedule.step()
+    if parts.keep_optimizer_state:
+        state.optimizer = remembered(optimizer, parts.model)
 
 
 def train_epoch(

@@ -28,6 +28,7 @@ class RunState:
         tasks_done: finished tasks.
         seconds: wall time per phase: train, consolidate, evaluate.
         latest: wall time per phase of the current task.
+        optimizer: what the optimiser remembered at the last task boundary; empty unless it is kept.
     """
 
     task_aware: np.ndarray
@@ -36,6 +37,7 @@ class RunState:
     tasks_done: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "consolidate", "evaluate"), 0.0))
     latest: dict[str, float] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, phase: str, device: torch.device) -> Iterator[None]:
