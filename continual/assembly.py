@@ -63,6 +63,7 @@ def make_parts(config: RunConfig) -> Parts:
         config.evaluate_on,
         config.evaluate_future,
         config.optimizer_state == "keep",
+        config.evaluate_every,
     )
 
 

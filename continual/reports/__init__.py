@@ -3,7 +3,6 @@
 from .collect import Collected, Skipped, accuracy_rows, collect, find_runs, run_rows
 from .collected_files import FORMATS, write_collected
 from .compare import compare
-from .cost_section import estimated_energy
 from .page import write_report
 from .run_folder import Activity, RunFolder, read_run
 from .tables import comparison_table, run_table
@@ -18,7 +17,6 @@ __all__ = [
     "collect",
     "compare",
     "comparison_table",
-    "estimated_energy",
     "find_runs",
     "read_run",
     "run_rows",

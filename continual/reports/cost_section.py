@@ -1,40 +1,15 @@
 """What a run cost: time and memory of each phase and task, what passed through the network, operations, energy.
 
-Operations are counts. Energy is an estimate from them, ``4.6 pJ x MAC + 0.9 pJ x synaptic operation``, and stands with
-its constants beside it: 32-bit arithmetic in 45 nm (Horowitz, 2014), multiplication 3.7 and addition 0.9 picojoules,
-without memory traffic, which usually costs more than the arithmetic.
+Operations are counts; energy is an estimate from them and stands with its constants beside it.
 """
+
+from continual.energy import PICOJOULES_PER_MAC, PICOJOULES_PER_SYNAPTIC_OPERATION, estimated_energy
 
 from . import markup
 from .formatting import MISSING, count, data_size, duration, energy
 from .run_folder import RunFolder
 
-PICOJOULES_PER_MAC = 4.6
-PICOJOULES_PER_SYNAPTIC_OPERATION = 0.9
-
 _PHASES = (("train", "training"), ("consolidate", "consolidation"), ("evaluate", "evaluation"))
-
-
-def estimated_energy(
-    synaptic_operations: float | None,
-    macs: float | None,
-    per_mac: float = PICOJOULES_PER_MAC,
-    per_synaptic_operation: float = PICOJOULES_PER_SYNAPTIC_OPERATION,
-) -> float | None:
-    """Estimate the energy of one test sample from its operations.
-
-    Args:
-        synaptic_operations: Per sample, or None where not counted.
-        macs: Per sample, or None; an operation must be in one of the two counts, not in both.
-        per_mac: Picojoules.
-        per_synaptic_operation: Picojoules.
-
-    Returns:
-        Joules; None where neither was counted.
-    """
-    if synaptic_operations is None and macs is None:
-        return None
-    return (per_mac * (macs or 0.0) + per_synaptic_operation * (synaptic_operations or 0.0)) * 1e-12
 
 
 def cost_section(run: RunFolder) -> str:
