@@ -25,7 +25,7 @@ def table(path):
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     """A tree of runs of two task sequences, two of them finished twice over, one cut short, one damaged."""
-    from conftest import write_fake_run
+    from fake_runs import write_fake_run
 
     root = tmp_path_factory.mktemp("mixed")
     for strategy in ("naive", "hlop", "joint"):

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import add_measurements
+from fake_runs import add_measurements
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread

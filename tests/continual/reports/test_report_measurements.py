@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import add_measurements
+from fake_runs import add_measurements
 
 from continual.reports import read_run, write_report
 from continual.reports.confusion_figure import confusion_figure, shares_of_rows
@@ -26,7 +26,7 @@ WITHIN = [
 @pytest.fixture(scope="module")
 def measured_run(tmp_path_factory):
     """Write one made-up run with every measurement, and its report."""
-    from conftest import write_fake_run
+    from fake_runs import write_fake_run
 
     folder = write_fake_run(tmp_path_factory.mktemp("measured") / "run", num_tasks=3, spiking=False)
     add_measurements(folder, num_tasks=3)

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
-from conftest import write_fake_run
+from fake_runs import write_fake_run
 
 from continual.cli import main
 from continual.errors import UserError
