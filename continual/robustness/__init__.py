@@ -1,0 +1,37 @@
+"""Attacks and honest evaluation, for any callable from pixels to logits."""
+
+from continual.robustness.adversarial import Adversarial, Cost
+from continual.robustness.attacks import FGSM, MIFGSM, PGD, Attack, CarliniWagner
+from continual.robustness.guard import left_as_found, networks_behind
+from continual.robustness.losses import DLR, CrossEntropyLoss, Margin, TargetedDLR, TargetedMargin
+from continual.robustness.norms import L2, LInfinity, Norm
+from continual.robustness.oracle import Oracle
+from continual.robustness.streams import SampleStreams
+from continual.robustness.target import Target
+from continual.robustness.threat import ThreatModel, l2, linf
+
+__all__ = [
+    "DLR",
+    "FGSM",
+    "L2",
+    "MIFGSM",
+    "PGD",
+    "Adversarial",
+    "Attack",
+    "CarliniWagner",
+    "Cost",
+    "CrossEntropyLoss",
+    "LInfinity",
+    "Margin",
+    "Norm",
+    "Oracle",
+    "SampleStreams",
+    "Target",
+    "TargetedDLR",
+    "TargetedMargin",
+    "ThreatModel",
+    "l2",
+    "left_as_found",
+    "linf",
+    "networks_behind",
+]
