@@ -1,7 +1,22 @@
 """Attacks and honest evaluation, for any callable from pixels to logits."""
 
 from continual.robustness.adversarial import Adversarial, Cost
-from continual.robustness.attacks import FGSM, MIFGSM, PGD, Attack, CarliniWagner
+from continual.robustness.attacks import (
+    APGD,
+    FAB,
+    FGSM,
+    MIFGSM,
+    PGD,
+    Attack,
+    Boundary,
+    CarliniWagner,
+    Square,
+    TargetedAPGD,
+    Transfer,
+    WorstCase,
+    randomised,
+    standard,
+)
 from continual.robustness.guard import left_as_found, networks_behind
 from continual.robustness.losses import DLR, CrossEntropyLoss, Margin, TargetedDLR, TargetedMargin
 from continual.robustness.norms import L2, LInfinity, Norm
@@ -11,13 +26,16 @@ from continual.robustness.target import Target
 from continual.robustness.threat import ThreatModel, l2, linf
 
 __all__ = [
+    "APGD",
     "DLR",
+    "FAB",
     "FGSM",
     "L2",
     "MIFGSM",
     "PGD",
     "Adversarial",
     "Attack",
+    "Boundary",
     "CarliniWagner",
     "Cost",
     "CrossEntropyLoss",
@@ -26,12 +44,18 @@ __all__ = [
     "Norm",
     "Oracle",
     "SampleStreams",
+    "Square",
     "Target",
+    "TargetedAPGD",
     "TargetedDLR",
     "TargetedMargin",
     "ThreatModel",
+    "Transfer",
+    "WorstCase",
     "l2",
     "left_as_found",
     "linf",
     "networks_behind",
+    "randomised",
+    "standard",
 ]

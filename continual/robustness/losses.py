@@ -103,3 +103,8 @@ def _positive(spread: Tensor) -> Tensor:
 def _require_classes(logits: Tensor, least: int, name: str, instead: str) -> None:
     if logits.shape[1] < least:
         raise ValueError(f"{name} needs at least {least} classes, this head has {logits.shape[1]}; use loss={instead}.")
+
+
+CROSS_ENTROPY = CrossEntropyLoss()
+TARGETED_DLR = TargetedDLR()
+"""What attacks raise unless told otherwise."""

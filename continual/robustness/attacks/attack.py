@@ -59,7 +59,7 @@ class Attack(ABC):
         images: Tensor,
         labels: Tensor,
         threat: ThreatModel,
-        generator: torch.Generator,
+        generator: torch.Generator | SampleStreams,
     ) -> Adversarial:
         """Attack a network.
 
@@ -69,6 +69,7 @@ class Attack(ABC):
             labels: [B], in the numbering of the head.
             threat: what is allowed.
             generator: on the CPU; gives one seed a sample, in order, so that batches in turn equal one large batch.
+                Streams that were drawn before are taken as they are.
 
         Returns:
             Images inside the threat with the network's answers.
@@ -81,7 +82,7 @@ class Attack(ABC):
         require_images(images, threat)
         require_labels(labels, images)
         images, labels = images.detach(), labels.detach().to(images.device)
-        streams = SampleStreams.drawn(generator, len(images), images.device)
+        streams = streams_for(generator, images)
         with target.left_as_found(int(streams.seeds[0])), torch.no_grad():
             return self._attacked(target, images, labels, threat, streams)
 
@@ -109,3 +110,19 @@ class Attack(ABC):
         )
         heads = [target.head_labels(classes) for classes in (decided, clean)]
         return Adversarial(found, images, labels.long(), *heads, threat=threat, attack=self.name, cost=cost)
+
+
+def streams_for(generator: torch.Generator | SampleStreams, images: Tensor) -> SampleStreams:
+    """Draw one stream a sample, or take those there are.
+
+    Raises:
+        TypeError: if there is neither.
+        ValueError: if their number differs from the images'.
+    """
+    if isinstance(generator, torch.Generator):
+        return SampleStreams.drawn(generator, len(images), images.device)
+    if not isinstance(generator, SampleStreams):
+        raise TypeError(f"A torch.Generator on the CPU is needed, got {generator!r}; make one with a manual seed.")
+    if len(generator.seeds) != len(images):
+        raise ValueError(f"{len(images)} images need as many streams, got {len(generator.seeds)}.")
+    return generator

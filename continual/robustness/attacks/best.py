@@ -31,6 +31,17 @@ class Best:
         self.values = torch.where(taken, values.to(self.values.dtype), self.values)
         self.fooled = self.fooled | fooled
 
+    def offer_some(self, samples: Tensor, other: "Best") -> None:
+        """Take what is better in another search over some of the samples.
+
+        Args:
+            samples: their numbers, [K].
+            other: K samples.
+        """
+        images, values, fooled = self.images.clone(), self.values.clone(), self.fooled.clone()
+        images[samples], values[samples], fooled[samples] = other.images, other.values, other.fooled
+        self.offer(images, values, fooled)
+
 
 class Closest:
     """The misclassified image that is nearest to its origin.

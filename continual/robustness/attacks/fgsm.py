@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from continual.robustness.attacks.attack import Attack
-from continual.robustness.losses import CrossEntropyLoss, Loss
+from continual.robustness.losses import CROSS_ENTROPY, Loss
 from continual.robustness.oracle import Oracle
 from continual.robustness.streams import SampleStreams
 from continual.robustness.threat import ThreatModel
@@ -24,7 +24,7 @@ class FGSM(Attack):
         loss: what is raised; any function of logits and labels that gives a value per sample.
     """
 
-    loss: Loss = CrossEntropyLoss()
+    loss: Loss = CROSS_ENTROPY
 
     def search(
         self, oracle: Oracle, images: Tensor, labels: Tensor, threat: ThreatModel, streams: SampleStreams

@@ -14,7 +14,7 @@ from torch import Tensor
 from continual.robustness.attacks.attack import Attack
 from continual.robustness.attacks.best import Best
 from continual.robustness.attacks.settings import require_at_least_one
-from continual.robustness.losses import CrossEntropyLoss, Loss
+from continual.robustness.losses import CROSS_ENTROPY, Loss
 from continual.robustness.norms import per_sample
 from continual.robustness.oracle import Oracle
 from continual.robustness.streams import SampleStreams
@@ -36,7 +36,7 @@ class MIFGSM(Attack):
 
     steps: int = 10
     momentum: float = 1.0
-    loss: Loss = CrossEntropyLoss()
+    loss: Loss = CROSS_ENTROPY
 
     def __post_init__(self) -> None:
         require_at_least_one(steps=self.steps)

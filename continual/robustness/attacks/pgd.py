@@ -14,7 +14,7 @@ from torch import Tensor
 from continual.robustness.attacks.attack import Attack
 from continual.robustness.attacks.best import Best
 from continual.robustness.attacks.settings import require_at_least_one, require_positive
-from continual.robustness.losses import CrossEntropyLoss, Loss
+from continual.robustness.losses import CROSS_ENTROPY, Loss
 from continual.robustness.oracle import Oracle
 from continual.robustness.streams import SampleStreams
 from continual.robustness.threat import ThreatModel
@@ -37,7 +37,7 @@ class PGD(Attack):
     steps: int = 20
     relative_step: float = 0.25
     restarts: int = 5
-    loss: Loss = CrossEntropyLoss()
+    loss: Loss = CROSS_ENTROPY
 
     def __post_init__(self) -> None:
         require_at_least_one(steps=self.steps, restarts=self.restarts)

@@ -2,7 +2,21 @@
 
 from contracts.attack import AttackContract
 
-from continual.robustness import FGSM, MIFGSM, PGD, CarliniWagner, l2
+from continual.robustness import (
+    APGD,
+    FAB,
+    FGSM,
+    MIFGSM,
+    PGD,
+    Boundary,
+    CarliniWagner,
+    Margin,
+    Square,
+    TargetedAPGD,
+    TargetedMargin,
+    WorstCase,
+    l2,
+)
 
 
 class TestFGSM(AttackContract):
@@ -25,3 +39,40 @@ class TestCarliniWagner(AttackContract):
 
     def make(self):
         return CarliniWagner(steps=40, searches=4, learning_rate=0.05, initial_constant=0.1)
+
+
+class TestAPGD(AttackContract):
+    def make(self):
+        return APGD(steps=15, restarts=2)
+
+
+class TestMarginAPGD(AttackContract):
+    def make(self):
+        return APGD(steps=15, loss=Margin())
+
+
+class TestTargetedAPGD(AttackContract):
+    def make(self):
+        return TargetedAPGD(steps=10, num_targets=3, loss=TargetedMargin())
+
+
+class TestFAB(AttackContract):
+    def make(self):
+        return FAB(steps=15, num_targets=3)
+
+
+class TestSquare(AttackContract):
+    def make(self):
+        return Square(queries=200)
+
+
+class TestBoundary(AttackContract):
+    threats = (l2(0.3),)
+
+    def make(self):
+        return Boundary(steps=60, starts=50)
+
+
+class TestWorstCase(AttackContract):
+    def make(self):
+        return WorstCase([FGSM(), APGD(steps=5, loss=Margin()), Square(queries=20)])
