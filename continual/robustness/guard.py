@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from continual.seeding import apart
+from continual.seeding import apart, seeded
 
 
 def networks_behind(*things: Any) -> tuple[nn.Module, ...]:
@@ -72,6 +72,7 @@ def left_as_found(networks: Iterable[nn.Module], root: int) -> Iterator[None]:
     held = [(module, _held_by(module)) for module in modules]
     python, numerical = random.getstate(), np.random.get_state()  # noqa: NPY002  # the global stream of foreign code
     with ExitStack() as stack:
+        stack.enter_context(seeded(root, "attack"))
         for network in networks:
             stack.enter_context(apart(network, root, "attack"))
         try:
