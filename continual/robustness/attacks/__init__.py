@@ -10,6 +10,13 @@ from continual.robustness.attacks.fgsm import FGSM
 from continual.robustness.attacks.mi_fgsm import MIFGSM
 from continual.robustness.attacks.pgd import PGD
 from continual.robustness.attacks.square import Square
+from continual.robustness.attacks.surrogates import (
+    StraightThrough,
+    Surrogated,
+    ThroughRates,
+    over_surrogates,
+    surrogate_family,
+)
 from continual.robustness.attacks.transfer import Transfer
 
 __all__ = [
@@ -22,10 +29,15 @@ __all__ = [
     "Boundary",
     "CarliniWagner",
     "Square",
+    "StraightThrough",
+    "Surrogated",
     "TargetedAPGD",
+    "ThroughRates",
     "Transfer",
     "WorstCase",
     "checkpoints",
+    "over_surrogates",
     "randomised",
     "standard",
+    "surrogate_family",
 ]
