@@ -10,6 +10,7 @@ from continual.robustness.attacks import (
     Attack,
     Boundary,
     CarliniWagner,
+    RandomNoise,
     Square,
     StraightThrough,
     Surrogated,
@@ -22,10 +23,13 @@ from continual.robustness.attacks import (
     standard,
     surrogate_family,
 )
+from continual.robustness.evaluate import evaluate
 from continual.robustness.guard import left_as_found, networks_behind
 from continual.robustness.losses import DLR, CrossEntropyLoss, Margin, TargetedDLR, TargetedMargin
 from continual.robustness.norms import L2, LInfinity, Norm
 from continual.robustness.oracle import Oracle
+from continual.robustness.report import AttackRow, Point, RobustnessReport
+from continual.robustness.sanity import Battery, Check, Verdict
 from continual.robustness.streams import SampleStreams
 from continual.robustness.target import Target
 from continual.robustness.threat import ThreatModel, l2, linf
@@ -40,14 +44,20 @@ __all__ = [
     "PGD",
     "Adversarial",
     "Attack",
+    "AttackRow",
+    "Battery",
     "Boundary",
     "CarliniWagner",
+    "Check",
     "Cost",
     "CrossEntropyLoss",
     "LInfinity",
     "Margin",
     "Norm",
     "Oracle",
+    "Point",
+    "RandomNoise",
+    "RobustnessReport",
     "SampleStreams",
     "Square",
     "StraightThrough",
@@ -59,7 +69,9 @@ __all__ = [
     "ThreatModel",
     "ThroughRates",
     "Transfer",
+    "Verdict",
     "WorstCase",
+    "evaluate",
     "l2",
     "left_as_found",
     "linf",

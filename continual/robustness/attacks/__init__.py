@@ -8,6 +8,7 @@ from continual.robustness.attacks.ensemble import WorstCase, randomised, standar
 from continual.robustness.attacks.fab import FAB
 from continual.robustness.attacks.fgsm import FGSM
 from continual.robustness.attacks.mi_fgsm import MIFGSM
+from continual.robustness.attacks.noise import RandomNoise
 from continual.robustness.attacks.pgd import PGD
 from continual.robustness.attacks.square import Square
 from continual.robustness.attacks.surrogates import (
@@ -28,6 +29,7 @@ __all__ = [
     "Attack",
     "Boundary",
     "CarliniWagner",
+    "RandomNoise",
     "Square",
     "StraightThrough",
     "Surrogated",

@@ -43,7 +43,7 @@ class WorstCase(Attack):
             raise ValueError(f"WorstCase needs at least one attack, got {self.attacks!r}.")
 
     @property
-    def uses_gradients(self) -> bool:
+    def uses_gradients(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  # known from the members
         """Whether any member does."""
         return any(attack.uses_gradients for attack in self.attacks)
 

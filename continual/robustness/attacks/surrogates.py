@@ -138,9 +138,9 @@ def straight_through(networks: Iterable[nn.Module]) -> AbstractContextManager[No
     return replaced([(m, "forward", _passed(m.forward)) for m in modules], "Poisson encoder")
 
 
-def _passed(encode: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], Tensor]:
+def _passed(encode: Callable[[Tensor, int], Activity]) -> Callable[[Tensor, int], Tensor]:
     def run(inputs: Tensor, time_steps: int) -> Tensor:
-        return encode(inputs.detach(), time_steps) + (inputs - inputs.detach())
+        return unroll(encode(inputs.detach(), time_steps)) + (inputs - inputs.detach())
 
     return run
 

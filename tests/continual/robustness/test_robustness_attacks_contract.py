@@ -11,6 +11,7 @@ from continual.robustness import (
     Boundary,
     CarliniWagner,
     Margin,
+    RandomNoise,
     Square,
     TargetedAPGD,
     TargetedMargin,
@@ -76,3 +77,11 @@ class TestBoundary(AttackContract):
 class TestWorstCase(AttackContract):
     def make(self):
         return WorstCase([FGSM(), APGD(steps=5, loss=Margin()), Square(queries=20)])
+
+
+class TestRandomNoise(AttackContract):
+    def make(self):
+        return RandomNoise(draws=60)
+
+    def test_finds_most_of_what_there_is_to_find(self):
+        """It does not, and that is the point of it."""
