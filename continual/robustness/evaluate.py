@@ -26,6 +26,7 @@ from continual.robustness.checks import require_images, require_labels
 from continual.robustness.oracle import opened, require_steadiness
 from continual.robustness.report import AttackRow, Point, RobustnessReport
 from continual.robustness.sanity import Battery
+from continual.robustness.scoring import predict
 from continual.robustness.streams import SampleStreams
 from continual.robustness.target import Model, Target, as_target
 from continual.robustness.threat import ThreatModel
@@ -127,18 +128,11 @@ def _worst_case(
         spent += [result.cost for result in results]
         seconds, cost = time.perf_counter() - start, total_cost([result.cost for result in results])
         rows.append(AttackRow(attack.name, len(left), int((~wrong).sum()), seconds, cost))
-    clean, predictions = (_decided(target, part, streams, batch_size) for part in (images, found))
+    clean, predictions = (predict(target, part, batch_size, int(streams.seeds[0])) for part in (images, found))
     name = f"WorstCase({', '.join(attack.name for attack in attacks)})"
     threat.require(found, images, name)
     result = Adversarial(found, images, labels.long(), predictions, clean, threat, name, total_cost(spent))
     return _never_better(result), rows
-
-
-def _decided(target: Target, images: Tensor, streams: SampleStreams, batch_size: int) -> Tensor:
-    """Ask for decisions in whole batches, in the numbering of the head."""
-    with target.left_as_found(int(streams.seeds[0])), torch.no_grad():
-        parts = images.split(batch_size)
-        return torch.cat([target.head_labels(opened(target, part).decide(part)) for part in parts])
 
 
 def _never_better(found: Adversarial) -> Adversarial:
