@@ -27,6 +27,7 @@ GROUPS = (
     "objective",
     "optimizer",
     "schedule",
+    "robustness",
     "experiment",
     "debug",
 )

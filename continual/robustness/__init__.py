@@ -20,12 +20,13 @@ from continual.robustness.attacks import (
     WorstCase,
     over_surrogates,
     randomised,
+    spiking_standard,
     standard,
     surrogate_family,
 )
 from continual.robustness.corruptions import CORRUPTIONS, CorruptionReport, corrupt, corruption_accuracy
 from continual.robustness.defective import Defects, independent_mask, make_defective, shared_mask
-from continual.robustness.evaluate import evaluate
+from continual.robustness.evaluate import Evaluation, evaluate
 from continual.robustness.guard import left_as_found, networks_behind
 from continual.robustness.losses import DLR, CrossEntropyLoss, Margin, TargetedDLR, TargetedMargin
 from continual.robustness.norms import L2, LInfinity, Norm
@@ -58,6 +59,7 @@ __all__ = [
     "Cost",
     "CrossEntropyLoss",
     "Defects",
+    "Evaluation",
     "LInfinity",
     "Margin",
     "Norm",
@@ -94,6 +96,7 @@ __all__ = [
     "randomised",
     "rescore",
     "shared_mask",
+    "spiking_standard",
     "standard",
     "surrogate_family",
 ]

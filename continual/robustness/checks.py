@@ -7,9 +7,15 @@ from torch import Tensor
 
 from continual.robustness.threat import ThreatModel
 
+_ROUNDING = 1e-6
+"""Share of the box by which rounding, as of a normalisation that was undone, may carry a pixel over its edge."""
 
-def require_images(images: Tensor, threat: ThreatModel) -> None:
+
+def require_images(images: Tensor, threat: ThreatModel) -> Tensor:
     """Refuse images that are not raw pixels of the threat's box.
+
+    Returns:
+        The images, detached; a pixel that rounding carried over the edge of the box is put back on it.
 
     Raises:
         TypeError: if they are no floating-point tensor, or the threat is none.
@@ -28,13 +34,15 @@ def require_images(images: Tensor, threat: ThreatModel) -> None:
         raise ValueError(f"At least one image [B, ...] is needed, got the shape {list(images.shape)}.")
     if not bool(images.isfinite().all()):
         raise ValueError(f"Images must be finite; sample {_first(~images.isfinite())} holds NaN or infinity.")
-    outside = (images < threat.lower) | (images > threat.upper)
+    slack = _ROUNDING * threat.width
+    outside = (images < threat.lower - slack) | (images > threat.upper + slack)
     if bool(outside.any()):
         raise ValueError(
             f"Images must lie in the box [{threat.lower:g}, {threat.upper:g}], but sample {_first(outside)} does not "
             f"(all pixels are in [{float(images.min()):.6g}, {float(images.max()):.6g}]); give raw pixels and put the "
             f"normalisation into the model, or name the box with linf(epsilon, lower, upper)."
         )
+    return threat.clip(images.detach())
 
 
 def require_labels(labels: Tensor, images: Tensor) -> None:

@@ -136,7 +136,7 @@ def corrupt(images: Tensor, name: str, severity: int, generator: torch.Generator
         TypeError: for integer images.
         ValueError: for an unknown name, a severity outside 0 to 5, or images of another shape or range.
     """
-    require_images(images, linf(0.0))
+    images = require_images(images, linf(0.0))
     if name not in CORRUPTIONS:
         raise ValueError(f"There is no corruption {name!r}; choose from {', '.join(sorted(CORRUPTIONS))}.")
     if severity not in range(6):
@@ -147,7 +147,7 @@ def corrupt(images: Tensor, name: str, severity: int, generator: torch.Generator
     if severity == 0:
         return images.clone()
     apply, strengths = CORRUPTIONS[name]
-    pictures = images.detach().cpu().double().view(len(images), -1, *images.shape[-2:]).permute(0, 2, 3, 1).numpy()
+    pictures = images.cpu().double().view(len(images), -1, *images.shape[-2:]).permute(0, 2, 3, 1).numpy()
     made = [
         apply(picture.copy(), strengths[severity - 1], np.random.default_rng(seed))
         for picture, seed in zip(pictures, seeds, strict=True)

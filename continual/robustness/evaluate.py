@@ -8,7 +8,7 @@ and scores them.
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -88,12 +88,50 @@ def evaluate(
     return RobustnessReport(found, tuple(rows), tuple(sorted(set(curve))), verdict, seed, _versions())
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation that is described once and run on many networks, or on one network after every task.
+
+    Args:
+        threat: what is allowed.
+        attacks: in order; None takes `standard` for the number of classes.
+        epsilons: further radii for the curve.
+        battery: checks for masked gradients; None leaves them out.
+        num_samples: the first so many samples of the data; None takes all.
+        batch_size: samples attacked at a time.
+        seed: of all random draws.
+
+    Raises:
+        ValueError: if a number is below 1.
+    """
+
+    threat: ThreatModel
+    attacks: Sequence[Attack] | None = None
+    epsilons: Sequence[float] = ()
+    battery: Battery | None = None
+    num_samples: int | None = None
+    batch_size: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least_one(batch_size=self.batch_size)
+        if self.num_samples is not None:
+            require_at_least_one(num_samples=self.num_samples)
+
+    def __call__(self, model: Model | Target, data: Data) -> RobustnessReport:
+        """Evaluate one network; see `evaluate`."""
+        images, labels = _tensors(data, self.threat)
+        first = (images[: self.num_samples], labels[: self.num_samples])
+        settings = (self.threat, self.attacks, self.epsilons, self.battery, self.batch_size, self.seed)
+        return evaluate(model, first, *settings)
+
+
 def _tensors(data: Data, threat: ThreatModel) -> tuple[Tensor, Tensor]:
     if isinstance(data, Split):
         images, labels = as_tensors(data, torch.device("cpu"), torch.float32)
     else:
         images, labels = (part if isinstance(part, Tensor) else torch.from_numpy(np.asarray(part)) for part in data)
-    require_images(images, threat)
+    images = require_images(images, threat)
     require_labels(labels, images)
     return images, labels.to(images.device)
 

@@ -16,6 +16,7 @@ from continual.robustness.attacks.surrogates import (
     Surrogated,
     ThroughRates,
     over_surrogates,
+    spiking_standard,
     surrogate_family,
 )
 from continual.robustness.attacks.transfer import Transfer
@@ -40,6 +41,7 @@ __all__ = [
     "checkpoints",
     "over_surrogates",
     "randomised",
+    "spiking_standard",
     "standard",
     "surrogate_family",
 ]

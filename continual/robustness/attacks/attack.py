@@ -79,9 +79,9 @@ class Attack(ABC):
             ValueError: for values outside their range, logits that are not finite, or undeclared randomness.
         """
         target = as_target(model)
-        require_images(images, threat)
+        images = require_images(images, threat)
         require_labels(labels, images)
-        images, labels = images.detach(), labels.detach().to(images.device)
+        labels = labels.detach().to(images.device)
         streams = streams_for(generator, images)
         with target.left_as_found(int(streams.seeds[0])), torch.no_grad():
             return self._attacked(target, images, labels, threat, streams)

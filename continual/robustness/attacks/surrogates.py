@@ -20,9 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from continual.robustness.attacks.apgd import APGD
 from continual.robustness.attacks.attack import Attack
 from continual.robustness.attacks.settings import require_positive
+from continual.robustness.attacks.square import Square
 from continual.robustness.guard import networks_behind
+from continual.robustness.losses import Margin
 from continual.robustness.oracle import Oracle
 from continual.robustness.streams import SampleStreams
 from continual.robustness.threat import ThreatModel
@@ -218,3 +221,15 @@ def over_surrogates(attack: Attack, width: float = 1.0) -> list[Attack]:
         width: of the surrogate in training, in units of the membrane.
     """
     return [ThroughRates(attack), *(Surrogated(attack, surrogate) for surrogate in surrogate_family(width))]
+
+
+def spiking_standard(steps: int = 100, queries: int = 5000, width: float = 1.0) -> list[Attack]:
+    """Give the selection for spiking networks: Auto-PGD on the margin through rates and every surrogate, then Square.
+
+    Args:
+        steps: of each gradient attack.
+        queries: of Square.
+        width: of the surrogate in training, in units of the membrane.
+    """
+    attack = APGD(steps=steps, loss=Margin())
+    return [attack, *over_surrogates(attack, width), Square(queries=queries)]
