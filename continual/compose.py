@@ -28,6 +28,7 @@ GROUPS = (
     "objective",
     "optimizer",
     "schedule",
+    "robustness",
     "experiment",
     "debug",
 )
