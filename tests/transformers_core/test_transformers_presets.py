@@ -5,29 +5,51 @@ import functools
 import pytest
 import torch
 
+from transformers_core.attention.lazy import keep_scores
 from transformers_core.cache import Cache
 from transformers_core.generation import generate
+from transformers_core.positions.bilevel import Segmenter
+from transformers_core.presets.bipe import bipe_alibi, bipe_rope
+from transformers_core.presets.convolutional_vit import convolutional_vit
+from transformers_core.presets.kernelized import kernelized_decoder, kernelized_encoder, kernelized_vit
+from transformers_core.presets.lazyformer import lazy_decoder, lazy_encoder
 from transformers_core.presets.macaron import macaron_decoder, macaron_encoder, macaron_translator
 from transformers_core.presets.relative import alibi_decoder, rotary_decoder, t5
 from transformers_core.presets.size import Size
 from transformers_core.presets.standard import post_ln_encoder, pre_ln_decoder, pre_ln_encoder, transformer, vit
+from transformers_core.presets.tupe import tupe_a, tupe_r
 
 SIZE = Size(vocabulary=11, width=16, heads=4, inner=24, layers=2, max_length=12)
 ENCODERS = {
     "post_ln_encoder": post_ln_encoder,
     "pre_ln_encoder": pre_ln_encoder,
     "macaron_encoder": macaron_encoder,
+    "tupe_a": tupe_a,
+    "tupe_r": tupe_r,
+    "lazy_encoder": lazy_encoder,
+    "lazy_encoder_scores": functools.partial(lazy_encoder, keep=keep_scores),
+    "kernelized_encoder": lambda size: kernelized_encoder(size, torch.Generator().manual_seed(0)),
 }
 DECODERS = {
     "pre_ln_decoder": pre_ln_decoder,
     "alibi_decoder": alibi_decoder,
     "rotary_decoder": rotary_decoder,
     "macaron_decoder": macaron_decoder,
+    "bipe_rope": lambda size: bipe_rope(size, Segmenter([3, 5], size.max_length)),
+    "bipe_alibi": lambda size: bipe_alibi(size, Segmenter([3, 5], size.max_length)),
+    "lazy_decoder": lazy_decoder,
+    "kernelized_decoder": lambda size: kernelized_decoder(size, torch.Generator().manual_seed(0)),
 }
 TRANSLATORS = {"transformer": transformer, "t5": t5, "macaron_translator": macaron_translator}
-IMAGES = {"vit": functools.partial(vit, image=(3, 8, 8), side=4, num_classes=5)}
-TOLERANCE = {}
-"""Presets that multiply by FFT see the rounding of other tokens."""
+IMAGES = {
+    "vit": functools.partial(vit, image=(3, 8, 8), side=4, num_classes=5),
+    "convolutional_vit": functools.partial(convolutional_vit, image=(3, 8, 8), side=4, num_classes=5),
+    "kernelized_vit": lambda size: kernelized_vit(size, (3, 8, 8), 4, 5, torch.Generator().manual_seed(0)),
+}
+TOLERANCE = {"kernelized_decoder": 1e-5}
+"""Presets that multiply by FFT see the rounding of other tokens, here in float64."""
+CACHED = [name for name in DECODERS if name != "kernelized_decoder"]
+"""The FFT form has no cache: it is for training."""
 
 TEXT = {**ENCODERS, **DECODERS}
 ALL = {**TEXT, **TRANSLATORS, **IMAGES}
@@ -137,7 +159,7 @@ def test_a_device_changes_nothing(name, device):
     assert torch.allclose(model.to(device)(*(x.to(device) for x in given)).cpu(), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", CACHED)
 def test_reading_token_by_token_from_a_cache_is_reading_at_once(name):
     model, tokens = built(name), ids(2, 8)
     cache = Cache()
@@ -156,7 +178,7 @@ def test_translating_token_by_token_from_a_cache_is_translating_at_once(name):
     assert torch.allclose(torch.cat(pieces, 1), model(source, target), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", CACHED)
 def test_greedy_text_is_the_argmax_of_the_whole_prefix_each_time(name):
     model, text = built(name), ids(2, 3)
     written = generate(model, text, 4)

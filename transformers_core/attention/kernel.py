@@ -152,11 +152,10 @@ class FlexKernel(nn.Module):
         """
         if dropout:
             raise ValueError(f"FlexKernel cannot drop weights, got dropout = {dropout}; use SDPAKernel or dropout 0.")
-        on_gpu = scores.query.is_cuda
-        wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (scores.query, scores.key, value))
-        if wants_gradient and not on_gpu:
+        on_gpu, bias = scores.query.is_cuda, dense_bias(scores)
+        tensors = (scores.query, scores.key, value, *(() if bias is None else (bias,)))
+        if not on_gpu and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise ValueError("FlexKernel has no backward pass on a CPU; use SDPAKernel there.")
-        bias = dense_bias(scores)
         allowed, alive = dense_mask(scores)
         shape = scores.shape
         bias = None if bias is None else bias.expand(shape)

@@ -3,9 +3,9 @@
     x ← x + ½ FFN_a(x),   x ← x + MHA(x),   x ← x + ½ FFN_b(x)
 
 Tokens are particles that attention diffuses and the feed-forward map moves; the layer is the Strang–Marchuk split of
-their equation in place of the Lie–Trotter split. The inner width is halved, so the two maps cost what one did. Pre-LN by
-default, as in translation there; ½ is a constant and multiplies after dropout. In the authors' BERT code FFN_a keeps
-ReLU whatever FFN_b has; here both have the same activation.
+their equation in place of the Lie–Trotter split. The inner width is halved, so the two maps cost what one did. Pre-LN,
+as in translation there; ½ is a constant and multiplies after dropout. In the authors' BERT code FFN_a keeps ReLU
+whatever FFN_b has; here both have the same activation.
 
 Defaults there (IWSLT14 De-En): inner 512 in place of 1024, dropout 0.3, attention dropout 0.1, Adam (0.9, 0.98),
 learning rate 1.5e-3 with 8,000 steps of warm-up and inverse square root decay, label smoothing 0.1, weight decay 1e-4.

@@ -1,7 +1,7 @@
 """Three decoders and an encoder–decoder that differ in how they see distance.
 
     ALiBi (Press et al. 2022)      Pre-LN, no positions but the slope bias
-    rotary (Su et al. 2021)        Llama's body (Touvron et al. 2023): RMSNorm, SwiGLU, no offsets, rotated queries and keys
+    rotary (Su et al. 2021)        Llama's body (Touvron et al. 2023): RMSNorm, SwiGLU, rotated queries, keys
     T5 (Raffel et al. 2020)        RMSNorm, no offsets, scores without scale, bucket bias shared by all layers
 
 T5 here has an embedding per side and a head of its own, where the original ties all three; its cross-attention is
