@@ -30,17 +30,17 @@ class Positions(NamedTuple):
     """Where tokens stand: what position encodings may read.
 
     Attributes:
-        index: place of each token, [B or 1, L], int64. For bilevel positions: the place inside its segment.
+        place: of each token, [B or 1, L], int64. For bilevel positions: the place inside its segment.
         segment: number of the segment each token lies in, [B or 1, L], int64; None where text has no segments.
     """
 
-    index: Tensor
+    place: Tensor
     segment: Tensor | None = None
 
 
 def token_index(positions: Positions) -> Tensor:
     """Read the place of each token, [B or 1, L]."""
-    return positions.index
+    return positions.place
 
 
 def segment_index(positions: Positions) -> Tensor:

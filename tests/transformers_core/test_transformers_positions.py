@@ -43,8 +43,8 @@ def test_tokens_are_numbered_on_from_where_the_last_call_ended():
     order = TokenOrder()
     first, state = order(torch.zeros(2, 3), None)
     second, state = order(torch.zeros(2, 2), state)
-    assert first.index.tolist() == [[0, 1, 2]]
-    assert second.index.tolist() == [[3, 4]]
+    assert first.place.tolist() == [[0, 1, 2]]
+    assert second.place.tolist() == [[3, 4]]
     assert state == 5
 
 
@@ -68,7 +68,7 @@ def test_odd_widths_are_refused_where_channels_come_in_pairs():
 
 def test_a_rotation_is_a_complex_multiplication():
     x = drawn(1, 2, 6, 8)
-    angle = SIX.index[0, :, None] * 10000 ** (-torch.arange(0, 8, 2) / 8).double()
+    angle = SIX.place[0, :, None] * 10000 ** (-torch.arange(0, 8, 2) / 8).double()
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angle), angle)
     expected = torch.cat((turned.real, turned.imag), -1)
     assert torch.allclose(Rotary(8).double()(x, SIX), expected, atol=1e-6)
@@ -78,7 +78,7 @@ def test_a_rotation_is_a_complex_multiplication():
 def test_rotated_scores_see_the_difference_of_places_only(shift):
     query, key, turn = drawn(1, 1, 6, 8, seed=1), drawn(1, 1, 6, 8, seed=2), Rotary(8)
     turn.frequency = turn.frequency.double()
-    moved = Positions(SIX.index + shift)
+    moved = Positions(SIX.place + shift)
     scores = turn(query, SIX) @ turn(key, SIX).mT
     assert torch.allclose(turn(query, moved) @ turn(key, moved).mT, scores, atol=1e-12)
     assert torch.allclose(turn(query, SIX).norm(dim=-1), query.norm(dim=-1))
@@ -159,14 +159,14 @@ SEPARATORS = torch.tensor([[0, 0, 1, 0, 0, 0, 1, 1, 0, 0]]).bool()
 
 def test_places_in_segments_are_those_of_the_hand_table():
     positions, state = bilevel_positions(SEPARATORS, 100)
-    assert positions.index.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0, 0, 1]]
+    assert positions.place.tolist() == [[0, 1, 2, 0, 1, 2, 3, 0, 0, 1]]
     assert positions.segment.tolist() == [[0, 0, 0, 1, 1, 1, 1, 2, 3, 3]]
-    assert (state.index.item(), state.segment.item()) == (2, 3)
+    assert (state.place.item(), state.segment.item()) == (2, 3)
 
 
 def test_places_beyond_the_table_are_clamped_and_the_rate_is_told():
     positions, _ = bilevel_positions(SEPARATORS, 2)
-    assert positions.index.tolist() == [[0, 1, 1, 0, 1, 1, 1, 0, 0, 1]]
+    assert positions.place.tolist() == [[0, 1, 1, 0, 1, 1, 1, 0, 0, 1]]
     assert clamp_rate(SEPARATORS, 2).item() == pytest.approx(0.3)
 
 
@@ -180,7 +180,7 @@ def test_reading_piece_by_piece_gives_the_places_of_the_whole(bits, cut, table):
     whole, end = bilevel_positions(separators, table)
     first, state = bilevel_positions(separators[:, :cut], table)
     second, other_end = bilevel_positions(separators[:, cut:], table, state)
-    assert torch.equal(torch.cat((first.index, second.index), 1), whole.index)
+    assert torch.equal(torch.cat((first.place, second.place), 1), whole.place)
     assert torch.equal(torch.cat((first.segment, second.segment), 1), whole.segment)
     assert all(torch.equal(a, b) for a, b in zip(end, other_end, strict=True))
 
@@ -193,7 +193,7 @@ def test_places_are_those_of_a_loop(bits):
         expected.append((index, segment))
         index, segment = (0, segment + 1) if separator else (index + 1, segment)
     positions, _ = bilevel_positions(torch.tensor([bits]), 100)
-    assert list(zip(positions.index[0].tolist(), positions.segment[0].tolist(), strict=True)) == expected
+    assert list(zip(positions.place[0].tolist(), positions.segment[0].tolist(), strict=True)) == expected
 
 
 def test_text_is_cut_at_full_stops_and_lines_and_code_at_lines_only():

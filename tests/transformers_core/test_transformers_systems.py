@@ -118,7 +118,7 @@ def test_without_reset_tupe_is_attention_over_joined_channels():
     bias = UntiedBias(4, 16, 12).double()
     query, key, value = (drawn(2, 4, 6, 4, seed=s) for s in (1, 2, 3))
     untied = SDPAKernel()(Scores(query, key, untied_scale(4), bias(HERE, HERE)), value)
-    places = bias.norm(bias.table(HERE.index))
+    places = bias.norm(bias.table(HERE.place))
     joined = [
         torch.cat((words, split_heads(project(places), 4).expand_as(words)), -1)
         for words, project in ((query, bias.query), (key, bias.key))
@@ -205,7 +205,7 @@ def test_with_every_token_a_separator_it_is_the_plain_relative_model_and_a_const
 def test_a_causal_slope_over_segments_is_a_bias_of_keys_alone():
     segment = torch.tensor([[0, 0, 0, 1, 1, 2]])
     slopes = SlopeBias(4, SLOPE_FACTOR).double()
-    here = HERE._replace(index=segment)
+    here = HERE._replace(place=segment)
     query, key, value = (drawn(1, 4, 6, 4, seed=s) for s in (1, 2, 3))
     both = [
         EagerKernel()(Scores(query, key, 0.5, bias, Mask(causal=True)), value)
@@ -328,7 +328,7 @@ def test_bilevel_places_extrapolate_better_than_tokens_places_on_a_two_level_tas
         make = torch.Generator().manual_seed(seed)
         tokens = torch.randint(1, 3, (64, length), generator=make)
         tokens[torch.rand(64, length, generator=make) < 0.2] = 3
-        index = Segmenter([3], length)(tokens, None)[0].index
+        index = Segmenter([3], length)(tokens, None)[0].place
         opening = tokens.gather(1, torch.arange(length) - index)
         return tokens, (index % 2) ^ (opening == 2).long()
 

@@ -112,10 +112,11 @@ class PatchAttention(SelfAttention):
         make = {"dtype": weight.dtype, "device": weight.device}
         query, key = (nn.Linear(source, heads * query_width, **make) for _ in range(2))
         value, output = nn.Linear(source, heads * source, **make), nn.Linear(heads * source, target, **make)
-        nn.init.zeros_(query.weight), nn.init.zeros_(query.bias), nn.init.zeros_(key.bias)
+        for silent in (query.weight, query.bias, key.bias, value.bias, output.bias):
+            nn.init.zeros_(silent)
         key.weight.copy_(torch.randn(key.weight.shape, generator=generator) * source**-0.5)
-        value.weight.copy_(torch.eye(source, **make).repeat(heads, 1)), nn.init.zeros_(value.bias)
-        output.weight.copy_(matrices.flatten(0, 1).T), nn.init.zeros_(output.bias)
+        value.weight.copy_(torch.eye(source, **make).repeat(heads, 1))
+        output.weight.copy_(matrices.flatten(0, 1).T)
         if convolution.bias is not None:
             output.bias.copy_(convolution.bias.repeat(side * side))
         layer = cls(heads, Projections(query, key, value, output), grid).to(**make)

@@ -104,6 +104,6 @@ def _remember(
     """Note this call's tokens in the cache; give positions and validity of all keys."""
     if valid is None and "valid" in cache.notes:
         valid = torch.ones_like(tokens, dtype=torch.bool)
-    index = cache.note("index", positions.index)
+    index = cache.note("index", positions.place)
     segment = None if positions.segment is None else cache.note("segment", positions.segment)
     return Positions(index, segment), None if valid is None else cache.note("valid", valid)

@@ -40,8 +40,8 @@ class LearnedPositions(nn.Module):
             ValueError: if a place lies beyond the table. On a GPU only the number of tokens is looked at, for looking
                 at their places would wait for the device.
         """
-        check_length(positions.index, self.table.num_embeddings)
-        return self.table(positions.index)
+        check_length(positions.place, self.table.num_embeddings)
+        return self.table(positions.place)
 
 
 class SinusoidalPositions(nn.Module):
@@ -64,7 +64,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Positions) -> Tensor:
         """Give [B or 1, L, D]."""
-        angle = positions.index[..., None] * self.frequency
+        angle = positions.place[..., None] * self.frequency
         return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)
 
 

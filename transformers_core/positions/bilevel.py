@@ -23,11 +23,11 @@ class BilevelState(NamedTuple):
     """Where the next token will stand.
 
     Attributes:
-        index: in its segment, before clamping, [B].
+        place: in its segment, before clamping, [B].
         segment: [B].
     """
 
-    index: Tensor
+    place: Tensor
     segment: Tensor
 
 
@@ -52,7 +52,7 @@ def bilevel_positions(
     time = torch.arange(length, device=separators.device)
     opened = torch.where(separators, time + 1, 0).cummax(1).values  # start of what follows each token
     start = torch.cat((zero[:, None], opened), 1)
-    carried = torch.where(start == 0, state.index[:, None], 0)  # the first segment may have begun earlier
+    carried = torch.where(start == 0, state.place[:, None], 0)  # the first segment may have begun earlier
     place = torch.arange(length + 1, device=separators.device) - start + carried
     positions = Positions(place[:, :length].clamp(max=max_index - 1), segment)
     return positions, BilevelState(place[:, length], state.segment + separators.sum(1))
@@ -61,7 +61,7 @@ def bilevel_positions(
 def clamp_rate(separators: Tensor, max_index: int) -> Tensor:
     """Give the share of tokens [B, L] whose place in the segment is clamped, a scalar in [0, 1]."""
     positions, _ = bilevel_positions(separators, separators.shape[1])
-    return (positions.index >= max_index).double().mean()
+    return (positions.place >= max_index).double().mean()
 
 
 class Segmenter:
@@ -70,7 +70,7 @@ class Segmenter:
     Example:
         >>> locate = Segmenter([7], max_index=8)
         >>> positions, _ = locate(torch.tensor([[1, 7, 2, 3]]), None)
-        >>> positions.index.tolist(), positions.segment.tolist()
+        >>> positions.place.tolist(), positions.segment.tolist()
         ([[0, 1, 0, 1]], [[0, 0, 1, 1]])
 
     Args:

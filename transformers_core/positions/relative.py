@@ -75,7 +75,7 @@ class BucketBias(nn.Module):
 
     def forward(self, queries: Positions, keys: Positions) -> Tensor:
         """Give [B or 1, A, Lq, Lk]."""
-        offset = keys.index[:, None, :] - queries.index[:, :, None]
+        offset = keys.place[:, None, :] - queries.place[:, :, None]
         bucket = distance_bucket(offset, self.table.num_embeddings, self.max_distance, bidirectional=self.bidirectional)
         return self.table(bucket).movedim(-1, 1)
 
@@ -132,14 +132,15 @@ class OffsetTable(nn.Module):
         Raises:
             ValueError: if queries and keys differ, or do not fill the grid.
         """
-        length = keys.index.shape[-1]
-        if queries.index.shape[-1] != length:
+        length = keys.place.shape[-1]
+        if queries.place.shape[-1] != length:
             raise ValueError("A table by offset serves self-attention without a cache; got fewer queries than keys.")
-        if len(self.grid) > 1:
+        longest, *further = self.grid
+        if further:
             if length != math.prod(self.grid):
                 raise ValueError(f"A grid of {self.grid} tokens was announced, got {length} tokens.")
             return Offsets(self.values)
-        if length > self.grid[0]:
-            raise ValueError(f"The table of offsets serves up to {self.grid[0]} tokens, got {length}.")
-        middle = self.grid[0] - 1
+        if length > longest:
+            raise ValueError(f"The table of offsets serves up to {longest} tokens, got {length}.")
+        middle = longest - 1
         return Offsets(self.values[:, middle - length + 1 : middle + length])

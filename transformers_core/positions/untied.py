@@ -35,9 +35,9 @@ class UntiedBias(nn.Module):
 
     def forward(self, queries: Positions, keys: Positions) -> Tensor:
         """Give [B or 1, A, Lq, Lk]."""
-        check_length(keys.index, self.table.num_embeddings)
-        query = split_heads(self.query(self.norm(self.table(queries.index))), self.heads)
-        key = split_heads(self.key(self.norm(self.table(keys.index))), self.heads)
+        check_length(keys.place, self.table.num_embeddings)
+        query = split_heads(self.query(self.norm(self.table(queries.place))), self.heads)
+        key = split_heads(self.key(self.norm(self.table(keys.place))), self.heads)
         return (query * self.scale) @ key.transpose(-2, -1)
 
 
