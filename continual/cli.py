@@ -195,11 +195,13 @@ def _config(overrides: list[str], config_dir: str | None) -> int:
 def _report(words: list[str], output: str | None) -> int:
     if not words:
         raise UserError("report needs at least one run folder, such as runs/NAME-12345678.")
+    from continual.metrics import write_references
     from continual.reports import compare, write_report
     from continual.run_folder import comparison_folder
 
     folders = [Path(word) for word in words]
     try:
+        write_references([folder for folder in folders if (folder / "metrics.json").exists()])
         if len(folders) == 1:
             print(write_report(folders[0]))
         else:
