@@ -83,7 +83,7 @@ def attack_bars(report: "RobustnessReport", theme: Theme) -> Figure:
 
 
 def side_by_side(found: Adversarial, theme: Theme, most: int = _MOST_IMAGES) -> Figure:
-    """Draw images before and after, and their difference at 10 times its size around grey.
+    """Draw images before and after, and their difference: grey is none, black and white the largest there is.
 
     Args:
         found: adversarial images; those that were right before and are wrong now come first.
@@ -94,16 +94,17 @@ def side_by_side(found: Adversarial, theme: Theme, most: int = _MOST_IMAGES) -> 
     order = torch.argsort(~turned, stable=True)[:most].tolist()
     figure = new_figure(1.5 * max(len(order), 2) + 0.9, 5.4, theme)
     grid = figure.subplots(3, len(order), squeeze=False)
+    largest = max(float((found.images[order] - found.origin[order]).abs().max()), torch.finfo(torch.float64).tiny)
     for column, sample in enumerate(order):
         before, after = found.origin[sample].double(), found.images[sample].double()
         lower, width = found.threat.lower, found.threat.width
-        rows = ((before - lower) / width, (after - lower) / width, 0.5 + 10 * (after - before) / width)
+        rows = ((before - lower) / width, (after - lower) / width, 0.5 + (after - before) / (2 * largest))
         for axes, image in zip(grid[:, column], rows, strict=True):
             _draw(axes, image, theme)
         grid[0, column].set_title(f"{int(found.clean_predictions[sample])}", color=theme.ink, fontsize=SMALL)
         colour = theme.accent if bool(found.success[sample]) else theme.ink
         grid[1, column].set_title(f"{int(found.predictions[sample])}", color=colour, fontsize=SMALL)
-    for axes, name in zip(grid[:, 0], ("before", "after", "difference × 10"), strict=True):
+    for axes, name in zip(grid[:, 0], ("before", "after", f"difference, ± {largest:.2g}"), strict=True):
         axes.set_ylabel(name, color=theme.ink, fontsize=SMALL, family=FONT)
     return figure
 

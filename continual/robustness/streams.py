@@ -6,6 +6,7 @@ one draw from the caller's generator, and every number is a hash of (seed, key, 
 same numbers again, so a run with more restarts or steps repeats the shorter run first.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,17 @@ def mixed(words: Tensor) -> Tensor:
 def _shifted(words: Tensor, places: int) -> Tensor:
     """Shift right with zeros coming in; torch alone would repeat the sign."""
     return (words >> places) & ((1 << (64 - places)) - 1)
+
+
+def _folded(key: tuple[int, ...]) -> int:
+    """Make one word of a key, in the same way as words of tensors are mixed."""
+    folded = 0
+    for word in key:
+        folded = (folded + (word + 1) * _GOLDEN) % _WORD
+        folded = (folded ^ folded >> 30) * _FIRST % _WORD
+        folded = (folded ^ folded >> 27) * _SECOND % _WORD
+        folded ^= folded >> 31
+    return folded
 
 
 @dataclass(frozen=True)
@@ -68,11 +80,9 @@ class SampleStreams:
 
     def bits(self, like: Tensor, *key: int) -> Tensor:
         """Give random 64-bit words of the shape of `like` [B, ...]."""
-        seeds = self.seeds
-        for word in key:
-            seeds = mixed(seeds + _signed((word + 1) * _GOLDEN))
+        seeds = mixed(self.seeds + _signed(_folded(key)))
         places = torch.arange(1, like[0].numel() + 1, device=seeds.device) * _signed(_GOLDEN)
-        return mixed(mixed(seeds)[:, None] + places[None]).view(like.shape)
+        return mixed(seeds[:, None] + places[None]).view(like.shape)
 
     def uniform(self, like: Tensor, *key: int) -> Tensor:
         """Draw from [0, 1), of the shape and dtype of `like` [B, ...]."""
@@ -88,7 +98,7 @@ class SampleStreams:
         """Draw −1 or 1, of the shape and dtype of `like` [B, ...]."""
         return 1 - 2 * _shifted(self.bits(like, *key), 63).to(like.dtype)
 
-    def integers(self, below: int, *key: int) -> Tensor:
-        """Draw one whole number a sample from [0, below), [B] int64."""
-        words = _shifted(self.bits(self.seeds[:, None], *key).squeeze(1), 1)
-        return words % below
+    def integers(self, below: Sequence[int], *key: int) -> Tensor:
+        """Draw whole numbers from [0, below_i), [B, number of bounds] int64."""
+        words = _shifted(self.bits(self.seeds[:, None].expand(-1, len(below)), *key), 1)
+        return words % torch.tensor(below, device=words.device)

@@ -42,8 +42,7 @@ def window(planes: Tensor, side: int, streams: SampleStreams, *key: int) -> Tens
     """Mark one randomly placed square for each sample, [B, 1, H, W] bool."""
     height, width = planes.shape[2:]
     tall, wide = min(side, height), min(side, width)
-    top = streams.integers(height - tall + 1, *key, 0)[:, None, None, None]
-    left = streams.integers(width - wide + 1, *key, 1)[:, None, None, None]
+    top, left = streams.integers((height - tall + 1, width - wide + 1), *key)[:, :, None, None, None].unbind(1)
     rows = torch.arange(height, device=planes.device)[None, None, :, None]
     columns = torch.arange(width, device=planes.device)[None, None, None, :]
     return (rows >= top) & (rows < top + tall) & (columns >= left) & (columns < left + wide)
@@ -152,7 +151,7 @@ class Square(Attack):
             changed = proposal.change(best - planes, side, threat, streams, query)
             tried = self._clipped(planes + changed, planes, threat)
             found = self._margin(oracle, tried, images, labels)
-            better = (found > values) & (values <= 0)
+            better = (found - values > rounding(values)) & (values <= 0)
             best = torch.where(per_sample(better, planes), tried, best)
             values = torch.where(better, found, values)
         return best.view_as(images)
@@ -162,6 +161,11 @@ class Square(Attack):
 
     def _margin(self, oracle: Oracle, tried: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         return Margin()(oracle.logits(tried.reshape(images.shape)), labels)
+
+
+def rounding(values: Tensor) -> Tensor:
+    """Give what a value may be off by; without it a tie between two images would be decided by their batch."""
+    return 16 * torch.finfo(values.dtype).eps * values.abs().clamp(min=1)
 
 
 def proposal_for(threat: ThreatModel) -> Proposal:

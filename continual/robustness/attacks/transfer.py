@@ -1,7 +1,8 @@
 """Transfer: images made on a source network are shown to the target (Papernot, McDaniel and Goodfellow 2016).
 
 The target's gradients are never asked for, so a target that masks them gains nothing. A target that falls to transfer
-but not to white-box attacks masks its gradients.
+but not to white-box attacks masks its gradients. The books hold what the target was asked; passes of the source are not
+in them.
 """
 
 from dataclasses import dataclass, field

@@ -23,6 +23,7 @@ from continual.robustness import (
     Target,
     TargetedAPGD,
     TargetedDLR,
+    TargetedMargin,
     Transfer,
     WorstCase,
     l2,
@@ -85,10 +86,12 @@ def test_strong_attacks_reach_the_exact_accuracy_of_linear_logits(threat, num_cl
     labels = answers(network, images)
     exact = exact_linear_accuracy(weight, network, images, labels, threat)
     assert 0.1 < exact < 0.95
-    attacks = [APGD(steps=30, loss=Margin()), FAB(steps=10), WorstCase(standard(num_classes, steps=20, queries=50))]
-    for attack in attacks:
-        assert attack(network, images, labels, threat, generator()).accuracy == pytest.approx(exact, abs=1 / 60 + 1e-9)
-    assert attacks[2](network, images, labels, threat, generator()).accuracy == pytest.approx(exact)
+    targeted = TargetedAPGD(steps=30, loss=TargetedMargin())
+    worst = WorstCase(standard(num_classes, steps=20, queries=50))
+    for attack in (targeted, FAB(steps=10), worst):
+        assert attack(network, images, labels, threat, generator()).accuracy == pytest.approx(exact)
+    untargeted = APGD(steps=30, loss=Margin())(network, images, labels, threat, generator()).accuracy
+    assert untargeted == pytest.approx(exact) if num_classes == 2 else untargeted >= exact
 
 
 def test_a_ten_class_head_sliced_to_two_is_judged_exactly_and_a_masked_one_refused():
@@ -361,15 +364,11 @@ def test_a_stand_in_carries_gradients_past_a_step_that_has_none():
 
 
 def test_an_own_loss_is_what_the_attack_raises():
-    model, images = smooth_network(), pictures(24)
-    labels = answers(model, images)
-
-    def towards_four(logits, labels):
-        return logits[:, 4]
-
-    found = PGD(steps=20, restarts=1, loss=towards_four)(model, images, labels, linf(0.3), generator())
-    wrong = found.predictions[found.success]
-    assert (wrong == 4).double().mean() > 0.5
+    network, weight = linear_network(5)
+    images = grey(12)
+    labels = answers(network, images)
+    found = FGSM(loss=lambda logits, labels: logits[:, 4])(network, images, labels, linf(0.01), generator())
+    torch.testing.assert_close(found.images, images + 0.01 * weight[4].sign())
 
 
 def test_gradients_are_averaged_over_draws():

@@ -64,7 +64,7 @@ class TestFAB(AttackContract):
 
 class TestSquare(AttackContract):
     def make(self):
-        return Square(queries=200)
+        return Square(queries=100)
 
 
 class TestBoundary(AttackContract):
