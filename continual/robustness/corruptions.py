@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor
 
+from continual.optional import optional_package
 from continual.robustness.checks import require_images, require_labels
 from continual.robustness.scoring import predict
 from continual.robustness.streams import SampleStreams
@@ -242,24 +243,12 @@ def _compressed(image: NDArray[np.float64], quality: int) -> NDArray[np.float64]
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as problem:
-        raise ValueError("This corruption needs Pillow; run: pip install 'palimpsest[images]'.") from problem
-    return Image
+    return optional_package("PIL.Image", "images")
 
 
 def _images() -> Any:
-    try:
-        from skimage import util
-    except ImportError as problem:
-        raise ValueError("This corruption needs scikit-image; run: pip install 'palimpsest[images]'.") from problem
-    return util
+    return optional_package("skimage.util", "images")
 
 
 def _colours() -> Any:
-    try:
-        from skimage import color
-    except ImportError as problem:
-        raise ValueError("This corruption needs scikit-image; run: pip install 'palimpsest[images]'.") from problem
-    return color
+    return optional_package("skimage.color", "images")

@@ -27,9 +27,18 @@ def photographs(number=6, channels=3, size=32, dtype=torch.float32):
     return (0.45 + 0.3 * field + 0.2 * step).clamp(0, 1).to(dtype)
 
 
+OF_SCIKIT_IMAGE = ("brightness", "impulse_noise")
+
+
+def needs_scikit_image(name):
+    if name in OF_SCIKIT_IMAGE:
+        pytest.importorskip("skimage", reason="scikit-image comes with the extra `images`")
+
+
 @pytest.mark.parametrize("name", sorted(CORRUPTIONS))
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_corruption_stays_in_the_box_grows_and_leaves_its_input_alone(name, channels):
+    needs_scikit_image(name)
     images = photographs(24, channels)
     before, distances = images.clone(), []
     for severity in range(6):
@@ -46,6 +55,7 @@ def test_a_corruption_stays_in_the_box_grows_and_leaves_its_input_alone(name, ch
 
 @pytest.mark.parametrize("name", sorted(CORRUPTIONS))
 def test_a_corruption_is_seeded_and_does_not_depend_on_the_batch(name):
+    needs_scikit_image(name)
     images = photographs(3)
     whole = corrupt(images, name, 3, generator(4))
     assert torch.equal(whole, corrupt(images, name, 3, generator(4)))
@@ -56,6 +66,7 @@ def test_a_corruption_is_seeded_and_does_not_depend_on_the_batch(name):
 
 
 def test_noises_have_the_deviations_they_state():
+    needs_scikit_image("impulse_noise")
     grey = torch.full((8, 1, 64, 64), 0.5, dtype=torch.float64)
     assert float((corrupt(grey, "gaussian_noise", 2, generator()) - grey).std()) == pytest.approx(0.06, rel=0.03)
     assert float((corrupt(grey, "speckle_noise", 2, generator()) - grey).std()) == pytest.approx(0.05, rel=0.03)
@@ -66,6 +77,7 @@ def test_noises_have_the_deviations_they_state():
 
 
 def test_brightness_contrast_and_blurs_have_closed_forms():
+    needs_scikit_image("brightness")
     images = photographs(2, 1, dtype=torch.float64)
     mean = images.mean((2, 3), keepdim=True)
     torch.testing.assert_close(corrupt(images, "contrast", 2, generator()), (images - mean) * 0.5 + mean)
