@@ -6,6 +6,7 @@
 """
 
 from .accuracy_matrix import AccuracyMatrices
+from .references import References, with_references, write_references
 from .statistics import Interval, mean_and_interval, paired_difference
 from .summary import Mode, own_matrix, summarise
 from .transfer import (
@@ -32,6 +33,7 @@ __all__ = [
     "AccuracyMatrices",
     "Interval",
     "Mode",
+    "References",
     "acc_a",
     "acc_final",
     "acc_final_weighted",
@@ -53,4 +55,6 @@ __all__ = [
     "summarise",
     "transfer_independent",
     "wc_acc",
+    "with_references",
+    "write_references",
 ]

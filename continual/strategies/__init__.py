@@ -1,7 +1,9 @@
 """Strategies, one a file: what protects old tasks."""
 
 from continual.strategies.agem import AGEM
+from continual.strategies.alone import Alone
 from continual.strategies.cumulative import Cumulative
+from continual.strategies.cumulative_restart import CumulativeRestart
 from continual.strategies.der import DER
 from continual.strategies.er import ER, Concat, Sum
 from continual.strategies.ewc import EWC
@@ -36,8 +38,10 @@ __all__ = [
     "OGD",
     "SGP",
     "SI",
+    "Alone",
     "Concat",
     "Cumulative",
+    "CumulativeRestart",
     "FrobeniusScaled",
     "GDumb",
     "HLOPReplay",

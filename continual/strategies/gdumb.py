@@ -11,7 +11,6 @@ Deliberate differences: a task is trained on for the run's epochs, by its rule a
 a cosine schedule with CutMix), and the run reports all tasks' accuracy after each.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from continual.initial_weights import InitialWeights
 from continual.memory import COUNTER_BYTES, Memory, check_capacity, layout_of
 from continual.memory_policies import ClassBalanced, balanced_selection, random_keys
 from continual.scenarios import Task, TaskSequence
@@ -53,7 +53,7 @@ class GDumb(Strategy):
         Raises:
             ValueError: if the bytes do not hold one sample.
         """
-        self._setting, self._initial = setting, copy.deepcopy(setting.model.state_dict())
+        self._setting, self._initial = setting, InitialWeights(setting.model)
         layout = layout_of(setting.model, setting.sequence)
         self._memory = Memory(layout, ClassBalanced(), self.capacity, self.capacity_bytes)  # for its size alone
         self._held = 0
@@ -71,12 +71,11 @@ class GDumb(Strategy):
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Start again from the initial weights."""
-        self._setting.model.load_state_dict(self._initial)
+        self._initial.restore()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the initial weights and how many samples are held."""
-        counted = {"held": torch.tensor(self._held, dtype=torch.int64)}
-        return counted | {f"initial.{name}": part for name, part in self._initial.items()}
+        return {"held": torch.tensor(self._held, dtype=torch.int64)} | self._initial.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take them back.
@@ -84,14 +83,13 @@ class GDumb(Strategy):
         Raises:
             ValueError: if a part is missing or left over.
         """
-        wanted = {"held", *(f"initial.{name}" for name in self._initial)}
-        if set(state) != wanted:
-            raise ValueError(f"The state of {self.name} needs exactly {sorted(wanted)}, got {sorted(state)}.")
+        if "held" not in state:
+            raise ValueError(f"The state of {self.name} needs a part 'held', got {sorted(state)}.")
+        self._initial.load_state_dict({name: part for name, part in state.items() if name != "held"})
         self._held = int(state["held"])
-        self._initial = {name: state[f"initial.{name}"].to(part).clone() for name, part in self._initial.items()}
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of the samples held, as a memory would hold them, and of the initial weights."""
         samples = self._held * self._memory.bytes_per_sample + COUNTER_BYTES
-        return samples + sum(part.nbytes for part in self._initial.values())
+        return samples + self._initial.nbytes

@@ -26,6 +26,14 @@ class TestCumulative(StrategyContract):
     choice = "cumulative"
 
 
+class TestCumulativeRestart(StrategyContract):
+    choice = "cumulative_restart"
+
+
+class TestAlone(StrategyContract):
+    choice = "alone"
+
+
 class TestHLOP(StrategyContract):
     choice = "hlop"
 
