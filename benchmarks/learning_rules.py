@@ -4,7 +4,7 @@
 
 Every cell is a run of `python -m continual experiment=permuted_mnist5k_rules`, kept in its run folder, so an
 interrupted benchmark goes on where it stopped. Tested on the 1,000 digits of the split; DSR runs T = 20 ticks, the
-others 6.
+others 6. Subspaces have the paper's sizes, or half of them with --sizes half_permuted_mnist.
 """
 
 import argparse
@@ -26,12 +26,13 @@ def main() -> None:
     parser.add_argument("--rules", nargs="+", default=list(RULES), choices=RULES)
     parser.add_argument("--error-paths", nargs="+", default=list(ERROR_PATHS), choices=ERROR_PATHS)
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
+    parser.add_argument("--sizes", default="paper_permuted_mnist", help="a choice of configs/sizes")
     parser.add_argument("--output", default="runs/learning_rules")
     options = parser.parse_args()
     pairs = list(product(options.rules, options.error_paths))
     with ProcessPoolExecutor(options.jobs) as pool:
         cells = {
-            (rule, path, strategy, seed): pool.submit(run_cell, strategy, settings(rule, path, seed, options.output))
+            (rule, path, strategy, seed): pool.submit(run_cell, strategy, settings(rule, path, seed, options))
             for seed in range(options.seeds)
             for rule, path in pairs
             for strategy in options.strategies
@@ -52,10 +53,10 @@ def main() -> None:
         print(f"| {rule} | {path} | {difference(own, *reversed(STRATEGIES), 'acc_learning', options.seeds)} |")
 
 
-def settings(rule: str, error_path: str, seed: int, output: str) -> tuple[str, ...]:
+def settings(rule: str, error_path: str, seed: int, options: argparse.Namespace) -> tuple[str, ...]:
     chosen = ("experiment=permuted_mnist5k_rules", f"rule={rule}", f"error_path={error_path}")
     ticks = ("model.time_steps=20",) if rule == "dsr" else ()
-    return (*chosen, *ticks, "threads=1", f"seed={seed}", f"output={output}")
+    return (*chosen, *ticks, f"sizes={options.sizes}", "threads=1", f"seed={seed}", f"output={options.output}")
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ def resume(parts: Parts, config: RunConfig, folder: Path) -> tuple[RunState, Rec
     parts.model.load_state_dict(checkpoint.model)
     parts.strategy.load_state_dict(checkpoint.strategy)
     state = RunState.from_json(checkpoint.tasks_done, checkpoint.progress)
+    state.optimizer = checkpoint.optimizer
     return state, Records(path, known)
 
 

@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 from continual.batches import as_tensors
-from continual.config import RunConfig, build
+from continual.config import RunConfig, build, call
 from continual.data import Dataset
 from continual.errors import UserError
 from continual.evaluation import part_of
+from continual.optimizer_state import example_optimizer
 from continual.runner import Parts
-from continual.scenarios import TaskSequence
+from continual.scenarios import TaskSequence, reordered
 from continual.seeding import apart, seeded
 from continual.strategies import Setting, Strategy
 from neuro.lateral import evaluating, last_linear
@@ -33,8 +34,8 @@ def make_parts(config: RunConfig) -> Parts:
     )
     strategy, rule = build(config.strategy, "strategy", allow), build(config.rule, "rule", allow)
     objective = build(config.objective, "objective", allow)
-    if strategy.needs_task_id_in_test and sequence.mode != "task":
-        raise UserError(f"{strategy.name} needs the task's number at test time, which mode={sequence.mode} withholds.")
+    check_needs(strategy, sequence, config)
+    make_optimizer, make_schedule = optimizer_makers(config)
     try:
         rule.check(model)
         for task in sequence.tasks:
@@ -43,9 +44,9 @@ def make_parts(config: RunConfig) -> Parts:
         rule.attach(model)
         setting = Setting(model, head, sequence, config.seed, rule, objective, config.epochs, config.batch_size)
         strategy.attach(setting)
+        strategy.check_optimizer(later_optimizer(make_optimizer, config))
     except ValueError as problem:
         raise UserError(str(problem)) from problem
-    make_optimizer, make_schedule = optimizer_makers(config)
     check_fit(model, sequence, config)
     check_schedule(make_optimizer([nn.Parameter(torch.zeros(1))]), make_schedule, config.epochs)
     return Parts(
@@ -61,7 +62,40 @@ def make_parts(config: RunConfig) -> Parts:
         config.seed,
         config.evaluate_on,
         config.evaluate_future,
+        config.optimizer_state == "keep",
+        config.evaluate_every,
     )
+
+
+def check_needs(strategy: Strategy, sequence: TaskSequence, config: RunConfig) -> None:
+    """Refuse a strategy that needs what the sequence hides, and settings that an online stream rules out.
+
+    Raises:
+        UserError: naming what is needed and hidden.
+    """
+    if strategy.needs_task_id_in_test and sequence.mode != "task":
+        raise UserError(f"{strategy.name} needs the task's number at test time, which mode={sequence.mode} withholds.")
+    if sequence.boundaries == "known":
+        return
+    for needed, what in (
+        (strategy.needs_boundaries, "to be told where a task ends"),
+        (strategy.needs_task_id_in_training, "the task's number in training"),
+    ):
+        if needed:
+            raise UserError(
+                f"{strategy.name} needs {what}, which stream=online hides; use stream=as_given, or a strategy without "
+                f"that need, such as er."
+            )
+    if config.epochs != 1 or config.optimizer_state != "keep":
+        raise UserError(
+            f"stream=online is seen once, by one optimiser, but epochs={config.epochs} and "
+            f"optimizer_state={config.optimizer_state}; add epochs=1 optimizer_state=keep."
+        )
+
+
+def later_optimizer(make_optimizer: Callable[..., Any], config: RunConfig) -> torch.optim.Optimizer:
+    """Make an optimiser as a task after the first will have it, of a parameter that nobody uses."""
+    return example_optimizer(make_optimizer([nn.Parameter(torch.zeros(1))]), config.optimizer_state == "keep")
 
 
 def optimizer_makers(config: RunConfig) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
@@ -140,10 +174,12 @@ def check_schedule(optimizer: Any, make_schedule: Callable[..., Any] | None, epo
 
 
 def make_sequence(config: RunConfig) -> TaskSequence:
-    """Build data and scenario, or take the user's own sequence."""
-    if isinstance(config.scenario, TaskSequence):
-        return config.scenario
-    return build(config.scenario, "scenario", config.allow, dataset=build(config.data, "data", config.allow))
+    """Build data and scenario, or take the user's own sequence; put it in order and make a stream of it."""
+    sequence = config.scenario
+    if not isinstance(sequence, TaskSequence):
+        sequence = build(sequence, "scenario", config.allow, dataset=build(config.data, "data", config.allow))
+    sequence = call(reordered, "order_seed", {"order_seed": config.order_seed}, {"sequence": sequence})
+    return sequence if config.stream is None else build(config.stream, "stream", config.allow, sequence=sequence)
 
 
 def make_model(config: RunConfig, input_shape: Sequence[int], num_classes: int) -> nn.Module:

@@ -54,8 +54,9 @@ class TrainingData(NamedTuple):
     def batches(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Give all samples once in random order; the last batch may be smaller."""
         order = torch.randperm(self.targets.shape[0], generator=generator).to(self.targets.device)
+        shared = None if bool(self.active.all()) else self.active
         for chosen in order.split(batch_size):
-            active = self.active if self.active.ndim == 1 else self.active[chosen]
+            active = shared if shared is None or shared.ndim == 1 else shared[chosen]
             yield Batch(self.inputs[chosen], self.targets[chosen], active, self.task[chosen])
 
 
@@ -74,12 +75,17 @@ def row_mask(rows: Sequence[int], num_classes: int) -> Tensor:
 
 
 def training_rows(sequence: TaskSequence, task: Task) -> Tensor:
-    """Give the head rows that compete in the loss of a task, [num_classes].
+    """Give the head rows that compete in the loss of a task's samples, [num_classes].
 
-    With the task known, its own rows; in domain mode the shared rows; in class mode what `train_logits` says.
+    With the task known, its own rows, and those of the tasks whose samples a stream mixed in; in domain mode the shared
+    rows; in class mode what `train_logits` says.
     """
-    if sequence.mode != "class" or sequence.train_logits == "current":
-        return row_mask(task.classes, sequence.num_classes)
+    if sequence.mode == "task":
+        return row_mask(
+            [row for origin in task.origin_tasks for row in sequence.tasks[origin].classes], sequence.num_classes
+        )
+    if sequence.mode == "domain" or sequence.train_logits == "current":
+        return row_mask(task.trained_rows, sequence.num_classes)
     if sequence.train_logits == "seen":
         return row_mask(sequence.classes_seen(task.index), sequence.num_classes)
     return torch.ones(sequence.num_classes, dtype=torch.bool)
@@ -93,20 +99,26 @@ def gather(
     Args:
         tasks: whose data is used.
         current: the task being learned; in class mode it decides which rows compete.
-        sequence: the whole sequence.
+        sequence: the whole sequence; where it hides its boundaries, every sample is told to be of task 0.
         device: where the tensors go.
         dtype: of the inputs.
     """
     parts = [as_tensors(task.train, device, dtype) for task in tasks]
-    numbers = [torch.full((len(targets),), task.index) for task, (_, targets) in zip(tasks, parts, strict=True)]
-    rows = [training_rows(sequence, task if sequence.mode == "task" else current) for task in tasks]
-    if all(torch.equal(rows[0], other) for other in rows):
-        active = rows[0]
-    else:
-        active = torch.cat([mask.expand(len(number), -1) for mask, number in zip(rows, numbers, strict=True)])
+    origins = torch.cat([origins_of(task) for task in tasks])
+    active = training_rows(sequence, current)
+    if sequence.mode == "task":
+        own = torch.stack([row_mask(task.classes, sequence.num_classes) for task in sequence.tasks])[origins]
+        active = own[0] if bool((own == own[0]).all()) else own
     return TrainingData(
         torch.cat([inputs for inputs, _ in parts]),
         torch.cat([targets for _, targets in parts]),
         active.to(device),
-        torch.cat(numbers).to(device),
+        (torch.zeros_like(origins) if sequence.boundaries == "hidden" else origins).to(device),
     )
+
+
+def origins_of(task: Task) -> Tensor:
+    """Give the task that each train sample came from, [N] int64."""
+    if task.origins is None:
+        return torch.full((len(task.train),), task.index)
+    return torch.from_numpy(np.asarray(task.origins, dtype=np.int64))

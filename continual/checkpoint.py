@@ -28,6 +28,7 @@ class Checkpoint(NamedTuple):
         strategy: the strategy's state dict.
         progress: plain numbers: matrices, costs, length of the records.
         conditions: what decides bits.
+        optimizer: what the optimiser remembers, tensors and plain numbers by name; empty where it is not kept.
     """
 
     tasks_done: int
@@ -35,15 +36,16 @@ class Checkpoint(NamedTuple):
     strategy: dict[str, Tensor]
     progress: dict[str, Any]
     conditions: dict[str, str]
+    optimizer: dict[str, Any]
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint beside the old one, switch to it in one step, then drop the old one."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"after_task_{checkpoint.tasks_done:02d}.safetensors"
-    digest = write_tensors(
-        folder / name, _prefixed("model", checkpoint.model) | _prefixed("strategy", checkpoint.strategy)
-    )
+    kept = {key: value for key, value in checkpoint.optimizer.items() if isinstance(value, Tensor)}
+    parts = {"model": checkpoint.model, "strategy": checkpoint.strategy, "optimizer": kept}
+    digest = write_tensors(folder / name, {k: t for prefix, part in parts.items() for k, t in _prefixed(prefix, part)})
     state = {
         "format_version": FORMAT_VERSION,
         "tasks_done": checkpoint.tasks_done,
@@ -51,6 +53,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "sha256": digest,
         "progress": checkpoint.progress,
         "conditions": checkpoint.conditions,
+        "optimizer": {key: value for key, value in checkpoint.optimizer.items() if key not in kept},
     }
     write_atomically(folder / "state.json", json.dumps(state, indent=1).encode())
     for old in folder.glob("after_task_*.safetensors"):
@@ -70,6 +73,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     try:
         state = json.loads(path.read_text())
         content = (folder / state["tensors"]).read_bytes()
+        numbers = state["optimizer"]
         intact = hashlib.sha256(content).hexdigest() == state["sha256"] and state["format_version"] == FORMAT_VERSION
     except (OSError, KeyError, json.JSONDecodeError) as problem:
         raise UserError(
@@ -84,6 +88,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         _unprefixed("strategy", tensors),
         state["progress"],
         state["conditions"],
+        _unprefixed("optimizer", tensors) | numbers,
     )
 
 
@@ -104,8 +109,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    return [(f"{prefix}/{name}", tensor) for name, tensor in tensors.items()]
 
 
 def _unprefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

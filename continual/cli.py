@@ -1,9 +1,19 @@
 """The command line.
 
-    python -m continual [train] [OVERRIDE ...]       run; the same command resumes, and a finished run prints its
-    table again python -m continual report RUN [RUN ...]         write a run's report again, or compare several runs
-    python -m continual list [GROUP]                 what there is to choose from python -m continual data
-    which data is here, and how to get the rest
+Commands, each on a line of its own:
+
+    python -m continual [train] [OVERRIDE ...]
+        run; the same command resumes, and a finished run prints its table again
+    python -m continual report RUN [RUN ...]
+        write a run's report again, or compare several runs
+    python -m continual collect FOLDER [FOLDER ...]
+        tables of all finished runs in and below the folders
+    python -m continual mirror FOLDER [FOLDER ...] --to tensorboard|mlflow
+        copies of the records of all runs in and below the folders, for a tracker
+    python -m continual list [GROUP]
+        what there is to choose from
+    python -m continual data
+        which data is here, and how to get the rest
 
 Exit status: 0 finished, 2 the user's mistake (one sentence on standard error), 130 Ctrl-C, 143 terminated; after the
 last two the same command goes on from the last task boundary. Nothing heavy is imported before it is needed.
@@ -20,7 +30,9 @@ from typing import Any, NoReturn
 
 from continual.errors import DivergedError, UserError
 
-COMMANDS = ("train", "report", "list", "data")
+COMMANDS = ("train", "report", "collect", "mirror", "list", "data")
+OPTIONS = {"output": ("report", "collect", "mirror"), "format": ("collect",), "to": ("mirror",)}
+"""Options that only some commands know."""
 
 EXAMPLES = """\
 examples:
@@ -30,6 +42,8 @@ examples:
   python -m continual experiment=permuted_mnist5k_hlop seed=1
   python -m continual --config-dir my_configs strategy=mine 'allow=[mypackage]'
   python -m continual report runs/a-1234abcd runs/b-5678abcd
+  python -m continual collect runs --format csv --format latex --output tables
+  python -m continual mirror runs --to tensorboard
 
 Overrides are Hydra's: group=choice, key=value, key.sub=value.
 `--cfg` prints every key, `list` every group and choice.
@@ -72,12 +86,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "words",
         nargs="*",
-        metavar="[train|report|list|data] ARGUMENT",
-        help="train (the default): overrides; report: run folders; list: a group; data: nothing",
+        metavar=f"[{'|'.join(COMMANDS)}] ARGUMENT",
+        help="train (the default): overrides; report: run folders; collect, mirror: run folders, or folders "
+        "that hold some; list: a group; data: nothing",
     )
     parser.add_argument("--config-dir", metavar="FOLDER", help="your own configuration groups, searched too")
     parser.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
-    parser.add_argument("--output", metavar="FOLDER", help="where `report` writes a comparison")
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="where `report` writes a comparison, and `collect` its tables"
+    )
+    parser.add_argument(
+        "--format",
+        action="append",
+        metavar="NAME",
+        help="what `collect` writes: csv, markdown, latex (these three unless said), parquet; may be given repeatedly",
+    )
+    parser.add_argument("--to", metavar="TRACKER", help="what `mirror` writes for: tensorboard or mlflow")
     parser.add_argument("--version", action="version", version=_version())
     return parser
 
@@ -88,12 +112,19 @@ def _dispatch(options: argparse.Namespace) -> int:
         if options.words[:1] and options.words[0] in COMMANDS
         else ("train", options.words)
     )
+    for option, commands in OPTIONS.items():
+        if getattr(options, option) is not None and command not in commands:
+            raise UserError(f"--{option} is for {' and '.join(commands)}; {command} does not know it.")
     if command == "data":
         return _data(rest)
     if command == "list":
         return _list(rest, options.config_dir)
     if command == "report":
         return _report(rest, options.output)
+    if command == "mirror":
+        return _mirror(rest, options.output, options.to)
+    if command == "collect":
+        return _collect(rest, options.output, options.format or ["csv", "markdown", "latex"])
     for word in rest:
         if "=" not in word and not word.startswith("~"):
             raise UserError(f"{word!r} is neither a command ({', '.join(COMMANDS)}) nor an override such as epochs=3.")
@@ -164,15 +195,57 @@ def _config(overrides: list[str], config_dir: str | None) -> int:
 def _report(words: list[str], output: str | None) -> int:
     if not words:
         raise UserError("report needs at least one run folder, such as runs/NAME-12345678.")
+    from continual.metrics import write_references
     from continual.reports import compare, write_report
     from continual.run_folder import comparison_folder
 
     folders = [Path(word) for word in words]
     try:
+        write_references([folder for folder in folders if (folder / "metrics.json").exists()])
         if len(folders) == 1:
             print(write_report(folders[0]))
         else:
             print(compare(folders, Path(output) if output else comparison_folder(folders)))
+    except (ValueError, OSError) as problem:
+        raise UserError(str(problem)) from problem
+    return 0
+
+
+def _collect(words: list[str], output: str | None, formats: list[str]) -> int:
+    if not words:
+        raise UserError("collect needs at least one folder, such as runs.")
+    from continual.reports import collect, write_collected
+    from continual.run_folder import is_run
+
+    first = Path(words[0])
+    beside = first.resolve().parent if is_run(first) else first
+    try:
+        collected = collect(map(Path, words))
+        written = write_collected(collected, Path(output) if output else beside / "collected", formats)
+    except (ValueError, OSError) as problem:
+        raise UserError(str(problem)) from problem
+    print(f"{len(collected.runs)} finished runs, {len(collected.skipped)} left out")
+    for folder, reason in collected.skipped:
+        print(f"left out {folder}: {reason}")
+    for path in written:
+        print(f"written  {path}")
+    return 0
+
+
+def _mirror(words: list[str], output: str | None, tracker: str | None) -> int:
+    if not words:
+        raise UserError("mirror needs at least one folder, such as runs.")
+    if tracker is None:
+        raise UserError("mirror needs --to tensorboard or --to mlflow.")
+    from continual.mirror import mirror
+    from continual.reports import find_runs
+
+    try:
+        folders = find_runs(map(Path, words))
+        if not folders:
+            raise UserError(f"mirror needs at least one run, but {', '.join(words)} holds none.")
+        for folder in folders:
+            print(mirror(folder, tracker, Path(output) if output else None))
     except (ValueError, OSError) as problem:
         raise UserError(str(problem)) from problem
     return 0

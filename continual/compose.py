@@ -16,6 +16,7 @@ from continual.errors import UserError
 GROUPS = (
     "data",
     "scenario",
+    "stream",
     "model",
     "strategy",
     "sizes",
@@ -27,6 +28,7 @@ GROUPS = (
     "objective",
     "optimizer",
     "schedule",
+    "robustness",
     "experiment",
     "debug",
 )

@@ -30,6 +30,7 @@ class RunConfig:
     Attributes:
         data: makes a `Dataset`.
         scenario: makes a `TaskSequence` from it.
+        stream: how its tasks come: makes a `TaskSequence` from one; None leaves it as it is.
         model: makes the network from `input_shape` and `num_classes`.
         strategy: what protects old tasks.
         rule: how gradients arise.
@@ -40,7 +41,10 @@ class RunConfig:
         epochs: per task.
         batch_size: samples per batch.
         seed: root of all random streams.
+        order_seed: draws the order of the tasks, apart from all else; None leaves it as given.
+        optimizer_state: whether what an optimiser remembers is lost (reset) or kept (keep) where a task ends.
         evaluate_on: test, or validation for selection.
+        evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends of tasks alone.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
         head: name of the head's layer; None for the last linear one.
         device: where to compute.
@@ -61,11 +65,15 @@ class RunConfig:
     objective: Any
     optimizer: Any
     schedule: Any = None
+    stream: Any = None
     name: str | None = None
     epochs: int = 1
     batch_size: int = 64
     seed: int = 0
+    order_seed: int | None = None
+    optimizer_state: Literal["reset", "keep"] = "reset"
     evaluate_on: Literal["test", "validation"] = "test"
+    evaluate_every: int | None = None
     evaluate_future: bool = True
     head: str | None = None
     device: str = "cpu"
@@ -86,7 +94,7 @@ class RunConfig:
             raise UserError(f"name must be made of letters, digits, '.', '_' and '-', got {self.name!r}.")
         if self.name is None:
             self.name = "_".join(label_of(part) for part in (self.scenario, self.data) if part is not None)
-        for key in ("epochs", "batch_size", "threads"):
+        for key in ("epochs", "batch_size", "threads", "evaluate_every"):
             value = getattr(self, key)
             if value is not None and value < 1:
                 raise UserError(f"{key} must be at least 1, got {value}.")

@@ -15,7 +15,7 @@ import torch
 
 from continual.peak_memory import PeakMemory, peak_memory_of
 
-PHASES = ("train", "consolidate", "evaluate")
+PHASES: tuple[str, ...] = ("train", "consolidate", "evaluate")
 
 
 @dataclass

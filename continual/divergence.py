@@ -4,6 +4,7 @@ On the CPU every loss is looked at before its step is made. On an accelerator th
 no step waits for it; the step is then read off the losses kept. What the epoch leaves must be finite too.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,7 +52,7 @@ def check_finite(losses: Tensor, model: nn.Module, inputs: Tensor, task: Task, e
 
 def is_seen_to_fail(loss: Tensor) -> bool:
     """Tell whether a loss is not finite, where looking costs no waiting: on the CPU."""
-    return loss.device.type == "cpu" and not bool(torch.isfinite(loss))
+    return loss.device.type == "cpu" and not math.isfinite(loss.item())
 
 
 def first_bad_layer(model: nn.Module, inputs: Tensor) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from continual.batches import as_tensors, row_mask
@@ -22,10 +23,19 @@ BATCH_SIZE = 500
 
 
 class Scores(NamedTuple):
-    """Accuracy per task, [T] each, NaN where not measured."""
+    """What an evaluation found.
+
+    Attributes:
+        task_aware: accuracy per task, [T], NaN where not measured.
+        task_agnostic: likewise.
+        answers: by task, the counts [C, C] of true classes and task-agnostic answers.
+        passes: how many samples went through the network.
+    """
 
     task_aware: np.ndarray
     task_agnostic: np.ndarray
+    answers: dict[int, np.ndarray]
+    passes: int
 
 
 def evaluate(
@@ -50,19 +60,24 @@ def evaluate(
         needs_task_id: ask again with the task's number for the task-aware score; else one prediction serves both.
         seed: of the streams used meanwhile.
     """
-    scores = Scores(np.full(len(sequence.tasks), np.nan), np.full(len(sequence.tasks), np.nan))
-    seen = row_mask(classes_seen, sequence.num_classes)
+    num_tasks, num_classes = len(sequence.tasks), sequence.num_classes
+    task_aware, task_agnostic = np.full(num_tasks, np.nan), np.full(num_tasks, np.nan)
+    answers, passes, seen = {}, 0, row_mask(classes_seen, num_classes)
     with evaluating(model), apart(model, seed, "evaluation"):
         for task in tasks:
-            aware, agnostic, total = 0, 0, 0
+            own, counts = row_mask(task.classes, num_classes), np.zeros((num_classes, num_classes), dtype=np.int64)
+            aware = 0
             for inputs, targets in _batches(task, part, model):
                 logits = predict(model, inputs, None)
                 informed = predict(model, inputs, task.index) if needs_task_id else logits
-                aware += _hits(informed, row_mask(task.classes, sequence.num_classes), targets)
-                agnostic += _hits(logits, seen, targets)
-                total += len(targets)
-            scores.task_aware[task.index], scores.task_agnostic[task.index] = aware / total, agnostic / total
-    return scores
+                aware += int((_answers(informed, own) == targets).sum())
+                pairs = targets * num_classes + _answers(logits, seen)
+                counts += torch.bincount(pairs, minlength=counts.size).cpu().numpy().reshape(counts.shape)
+            total = int(counts.sum())
+            task_aware[task.index], task_agnostic[task.index] = aware / total, int(np.trace(counts)) / total
+            answers[task.index] = counts
+            passes += total * (2 if needs_task_id else 1)
+    return Scores(task_aware, task_agnostic, answers, passes)
 
 
 def part_of(task: Task, part: EvaluationPart) -> Sequence:
@@ -83,5 +98,5 @@ def _batches(task: Task, part: EvaluationPart, model: nn.Module):  # noqa: ANN20
     yield from zip(inputs.split(BATCH_SIZE), targets.split(BATCH_SIZE), strict=True)
 
 
-def _hits(logits: Tensor, rows: Tensor, targets: Tensor) -> int:
-    return int((masked_logits(logits, rows.to(logits.device)).argmax(1) == targets).sum())
+def _answers(logits: Tensor, rows: Tensor) -> Tensor:
+    return masked_logits(logits, rows.to(logits.device)).argmax(1)

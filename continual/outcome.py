@@ -11,8 +11,9 @@ from torch import nn
 from continual.batches import as_tensors
 from continual.checkpoint import FORMAT_VERSION, write_atomically
 from continual.config import RunConfig
+from continual.energy import energy_report
 from continual.evaluation import part_of
-from continual.metrics import AccuracyMatrices, summarise
+from continual.metrics import AccuracyMatrices, Within, own_matrix, summarise, summarise_within
 from continual.records import Records
 from continual.runner import Parts, steps_per_task
 from continual.seeding import apart
@@ -50,6 +51,9 @@ def describe_run(parts: Parts, config: RunConfig) -> dict[str, Any]:
         "num_classes": parts.sequence.num_classes,
         "num_tasks": len(parts.sequence.tasks),
         "task_names": [task.name for task in parts.sequence.tasks],
+        "labels": [task.labels for task in parts.sequence.tasks],
+        "boundaries": parts.sequence.boundaries,
+        "order_seed": config.order_seed,
         "parameters": sum(parameter.numel() for parameter in parts.model.parameters()),
         "steps_per_task": steps_per_task(parts),
         "conditions": conditions(parts.model),
@@ -61,23 +65,33 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
     matrices = state.matrices(parts.sequence, parts.part)
     matrices.save(folder / "accuracy_matrix.npz")
     save_activity(parts, folder / "activity.npz")
-    seconds = {f"seconds_{phase}": value for phase, value in state.seconds.items()}
-    records.write("run_end", seconds=sum(state.seconds.values()))
-    ended = [json.loads(line) for line in records.path.read_text().splitlines() if '"event": "task_end"' in line]
+    costs = state.costs.summary()
+    records.write("run_end", seconds=costs["seconds"])
+    lines = [json.loads(line) for line in records.path.read_text().splitlines()]
+    ended = [line for line in lines if line["event"] == "task_end"]
     layers = ended[-1]["layers"]
+    operations = {key: sum(layer[key] for layer in layers) for key in ("synaptic_operations", "macs")}
+    summary = summarise(matrices, parts.sequence.mode)
+    inside = [line for line in lines if line["event"] == "within"]
+    for key in ("task_aware", "task_agnostic"):
+        suffix = "" if key == own_matrix(parts.sequence.mode) else f"_{key}"
+        evaluations = [Within(line["task"], line[key]) for line in inside]
+        found = summarise_within(getattr(matrices, key), evaluations)
+        summary["undefined"] |= {name + suffix: reason for name, reason in found.pop("undefined").items()}
+        summary |= {name + suffix: value for name, value in found.items()}
+    summary["undefined"] |= state.costs.reasons()
     metrics = {
         "format_version": FORMAT_VERSION,
         "strategy": parts.strategy.name,
         "mode": parts.sequence.mode,
         "evaluated_on": parts.part,
         "num_tasks": len(parts.sequence.tasks),
-        **summarise(matrices, parts.sequence.mode),
-        "synaptic_operations": sum(layer["synaptic_operations"] for layer in layers),
-        "macs": sum(layer["macs"] for layer in layers),
+        **summary,
+        **operations,
+        **energy_report(**operations),
         "learning_operations": ended[-1]["learning_operations"],
         "stored_bytes": ended[-1]["stored_bytes"],
-        **seconds,
-        "seconds": sum(state.seconds.values()),
+        **costs,
     }
     write_atomically(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
     draw_report(folder)

@@ -45,6 +45,7 @@ class QuadraticPenalty:
             )
         self.importance: Weights = {}
         self.anchors: Weights = {}
+        self._distances: Weights = {}  # room that every step writes anew: asking for it anew costs more than the pull
         self.num_tasks, self.operations = 0, 0
 
     @property
@@ -60,11 +61,12 @@ class QuadraticPenalty:
         for name in self.names:
             parameter = self.model.get_parameter(name)
             if parameter.requires_grad:
-                pull = (parameter - self.anchors[name]).mul_(self.importance[name]).to(parameter.dtype)
+                if name not in self._distances:
+                    self._distances[name] = torch.empty_like(self.anchors[name])
+                distance = torch.sub(parameter, self.anchors[name], out=self._distances[name])
                 if parameter.grad is None:
-                    parameter.grad = pull.mul_(factor)
-                else:
-                    parameter.grad.add_(pull, alpha=factor)
+                    parameter.grad = torch.zeros_like(parameter)
+                parameter.grad.addcmul_(distance, self.importance[name], value=factor)
         self.operations += 2 * self.num_parameters
 
     def add_term(self, importance: Mapping[str, Tensor]) -> None:

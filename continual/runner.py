@@ -17,15 +17,18 @@ from torch import nn
 
 from continual.batches import TrainingData, as_tensors, gather
 from continual.checkpoint import Checkpoint, write_checkpoint, write_tensors
+from continual.confusion import store_confusion
 from continual.divergence import check_finite, is_seen_to_fail
 from continual.evaluation import EvaluationPart, Scores, evaluate, part_of
 from continual.objectives import masked_logits
+from continual.optimizer_state import remembered, take_over
 from continual.progress import Silent
 from continual.records import Records
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import apart, derive_seed, reseed_modules, seeded, stream
 from continual.state import RunState, conditions
 from continual.strategies import Strategy
+from continual.within import Watch
 from neuro.learning import Rule
 from neuro.statistics import measure_activity
 
@@ -47,6 +50,8 @@ class Parts:
         seed: root of the named random streams.
         part: what is scored: test, or validation for selection.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
+        keep_optimizer_state: let each task's optimiser go on with what the one before remembered.
+        evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends alone.
     """
 
     model: nn.Module
@@ -61,6 +66,8 @@ class Parts:
     seed: int
     part: EvaluationPart = "test"
     evaluate_future: bool = True
+    keep_optimizer_state: bool = False
+    evaluate_every: int | None = None
 
 
 def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
@@ -90,12 +97,15 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
             data = gather(chosen, task, parts.sequence, reference.device, reference.dtype)
             with seeded(parts.seed, "noise", task.index):
                 reseed_modules(parts.model, parts.seed, "noise", task.index)
-                with state.timed("train", reference.device):
-                    train_task(parts, task, data, folder, records, progress)
-                with state.timed("consolidate", reference.device):
+                with state.costs.phase("train", reference.device):
+                    train_task(parts, state, task, data, folder, records, progress)
+                with state.costs.phase("consolidate", reference.device):
                     parts.strategy.after_task(task, data)
-            with state.timed("evaluate", reference.device):
-                state.store(task, score(parts, task))
+            with state.costs.phase("evaluate", reference.device):
+                scores = score(parts, task)
+            state.store(task, scores)
+            known = sum(counts for index, counts in scores.answers.items() if index <= task.index)
+            store_confusion(folder, parts.sequence, task.index, np.asarray(known))
         write_tensors(folder / "weights" / f"task_{task.index:02d}.safetensors", parts.model.state_dict())
         records.write("task_end", task=task.index, **state.report(task), **measure(parts, task))
         state.tasks_done += 1
@@ -105,6 +115,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
             parts.strategy.state_dict(),
             state.as_json(records.length),
             conditions(parts.model),
+            state.optimizer,
         )
         write_checkpoint(folder / "checkpoint", saved)
         own = state.task_aware if parts.sequence.mode == "task" else state.task_agnostic
@@ -114,12 +125,17 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
     return state
 
 
-def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent) -> None:
-    """Train on one task's data."""
+def train_task(
+    parts: Parts, state: RunState, task: Task, data: TrainingData, folder: Path, records: Records, progress: Silent
+) -> None:
+    """Train on one task's data; where the optimiser's state is kept, go on with it and leave it in the run's."""
     parts.model.train()
     optimizer = parts.make_optimizer([p for p in parts.model.parameters() if p.requires_grad])
+    if parts.keep_optimizer_state:
+        take_over(optimizer, parts.model, state.optimizer)
     schedule = parts.make_schedule(optimizer) if parts.make_schedule is not None else None
     parts.strategy.before_task(task, optimizer)
+    watch = Watch(parts.evaluate_every, lambda step: score_seen(parts, task, step), state, records, task)
     for epoch in range(parts.epochs):
         started, losses, hits, scored = time.perf_counter(), [], [], 0
         order = stream(parts.seed, "order", task.index, epoch)
@@ -128,6 +144,8 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
             competing = masked_logits(update.outputs, update.batch.active)
             hits.append((competing.argmax(1) == update.batch.targets).sum())
             scored += len(update.outputs)
+            watch.step(epoch, update.loss.device)
+        state.costs.ledger.learned(scored // parts.rule.updates_per_batch(parts.model), len(losses))
         check_finite(torch.stack(losses), parts.model, data.inputs[: parts.batch_size], task, epoch, folder)
         records.write(
             "epoch",
@@ -140,6 +158,8 @@ def train_task(parts: Parts, task: Task, data: TrainingData, folder: Path, recor
         )
         if schedule is not None:
             schedule.step()
+    if parts.keep_optimizer_state:
+        state.optimizer = remembered(optimizer, parts.model)
 
 
 def train_epoch(
@@ -173,6 +193,15 @@ def score(parts: Parts, task: Task | None) -> Scores:
     index = -1 if task is None else task.index
     tasks = sequence.tasks if parts.evaluate_future else sequence.tasks[: index + 1]
     seed = derive_seed(parts.seed, "evaluation", index)
+    needs_task_id = strategy.needs_task_id_in_test
+    return evaluate(strategy.predict, parts.model, sequence, tasks, seen, parts.part, needs_task_id, seed)
+
+
+def score_seen(parts: Parts, task: Task, step: int) -> Scores:
+    """Score the tasks seen so far, the one being learned among them, inside it."""
+    sequence, strategy = parts.sequence, parts.strategy
+    tasks, seen = sequence.tasks[: task.index + 1], sequence.classes_seen(task.index)
+    seed = derive_seed(parts.seed, "evaluation within", task.index, step)
     needs_task_id = strategy.needs_task_id_in_test
     return evaluate(strategy.predict, parts.model, sequence, tasks, seen, parts.part, needs_task_id, seed)
 

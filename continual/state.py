@@ -2,9 +2,6 @@
 
 import math
 import platform
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from continual.costs import Costs
 from continual.evaluation import EvaluationPart, Scores, part_of
 from continual.metrics import AccuracyMatrices
 from continual.scenarios import Task, TaskSequence
@@ -26,43 +24,32 @@ class RunState:
         task_agnostic: likewise.
         baseline: scores of the untrained network.
         tasks_done: finished tasks.
-        seconds: wall time per phase: train, consolidate, evaluate.
-        latest: wall time per phase of the current task.
+        costs: seconds and peak memory per phase, and what went through the network.
+        optimizer: what the optimiser remembered at the last task boundary; empty unless it is kept.
     """
 
     task_aware: np.ndarray
     task_agnostic: np.ndarray
     baseline: Scores
     tasks_done: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "consolidate", "evaluate"), 0.0))
-    latest: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, phase: str, device: torch.device) -> Iterator[None]:
-        """Add the wall time of a phase, waiting for the device at both ends."""
-        synchronise(device)
-        started = time.perf_counter()
-        yield
-        synchronise(device)
-        self.latest[phase] = time.perf_counter() - started
-        self.seconds[phase] += self.latest[phase]
+    costs: Costs = field(default_factory=Costs)
+    optimizer: dict[str, Any] = field(default_factory=dict)
 
     def store(self, task: Task, scores: Scores) -> None:
         """Fill the row of a task."""
-        self.task_aware[task.index], self.task_agnostic[task.index] = scores
+        self.task_aware[task.index], self.task_agnostic[task.index] = scores.task_aware, scores.task_agnostic
+        self.costs.ledger.scored(scores.passes)
 
     def report(self, task: Task) -> dict[str, Any]:
         """Give a task's row and cost for the records."""
-        latest, self.latest = self.latest, {}
-        return {
-            "task_aware": self.task_aware[task.index].tolist(),
-            "task_agnostic": self.task_agnostic[task.index].tolist(),
-        } | {f"seconds_{phase}": latest.get(phase, 0.0) for phase in self.seconds}
+        rows = {name: getattr(self, name)[task.index].tolist() for name in ("task_aware", "task_agnostic")}
+        return rows | self.costs.task_report()
 
     def matrices(self, sequence: TaskSequence, part: EvaluationPart) -> AccuracyMatrices:
         """Give the matrices with counts and baselines."""
         counts = np.array([len(part_of(task, part)) for task in sequence.tasks])
-        return AccuracyMatrices(self.task_aware, self.task_agnostic, counts, *self.baseline)
+        untrained = self.baseline.task_aware, self.baseline.task_agnostic
+        return AccuracyMatrices(self.task_aware, self.task_agnostic, counts, *untrained)
 
     def as_json(self, records_length: int) -> dict[str, Any]:
         """Give everything as plain numbers; NaN as null."""
@@ -72,8 +59,8 @@ class RunState:
             "baseline_task_aware": self.baseline.task_aware,
             "baseline_task_agnostic": self.baseline.task_agnostic,
         }
-        return {name: _with_null(array) for name, array in arrays.items()} | {
-            "seconds": self.seconds,
+        return {name: with_null(array) for name, array in arrays.items()} | {
+            "costs": self.costs.as_json(),
             "records_length": records_length,
         }
 
@@ -81,14 +68,17 @@ class RunState:
     def from_json(cls, tasks_done: int, progress: dict[str, Any]) -> "RunState":
         """Take back what `as_json` gave."""
         arrays = {name: np.array(progress[name], dtype=float) for name in ("task_aware", "task_agnostic")}
-        baseline = Scores(*(np.array(progress[f"baseline_{name}"], dtype=float) for name in arrays))
-        aware, agnostic = arrays.values()
-        return cls(aware, agnostic, baseline, tasks_done, dict(progress["seconds"]))
+        untrained, agnostic = (np.array(progress[f"baseline_{name}"], dtype=float) for name in arrays)
+        aware_rows, agnostic_rows = arrays.values()
+        baseline, costs = Scores(untrained, agnostic, {}, 0), Costs.from_json(progress["costs"])
+        return cls(aware_rows, agnostic_rows, baseline, tasks_done, costs)
 
     @classmethod
     def fresh(cls, num_tasks: int, baseline: Scores) -> "RunState":
         """Start with nothing measured but the untrained network."""
-        return cls(np.full((num_tasks, num_tasks), np.nan), np.full((num_tasks, num_tasks), np.nan), baseline)
+        state = cls(np.full((num_tasks, num_tasks), np.nan), np.full((num_tasks, num_tasks), np.nan), baseline)
+        state.costs.ledger.scored(baseline.passes)
+        return state
 
 
 def conditions(model: nn.Module) -> dict[str, str]:
@@ -103,13 +93,6 @@ def conditions(model: nn.Module) -> dict[str, str]:
     }
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait for the work queued on an accelerator; a CPU has none."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
-def _with_null(array: np.ndarray) -> Any:
-    return (
-        [None if math.isnan(value) else value for value in array] if array.ndim == 1 else list(map(_with_null, array))
-    )
+def with_null(array: np.ndarray) -> Any:
+    """Give an array as nested lists, NaN as None."""
+    return [None if math.isnan(value) else value for value in array] if array.ndim == 1 else list(map(with_null, array))

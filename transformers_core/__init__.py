@@ -1,4 +1,1 @@
-"""How tokens look at each other: attention, positions, norms, blocks.
-
-The package is empty in this release; the import contract already guards its place in the house.
-"""
+"""How tokens look at each other: attention, positions, norms, blocks, models, and papers as presets of them."""

@@ -28,12 +28,14 @@ from .transfer import (
     transfer_independent,
     wc_acc,
 )
+from .within_tasks import Within, min_acc_within, stability_gap, summarise_within, wc_acc_within
 
 __all__ = [
     "AccuracyMatrices",
     "Interval",
     "Mode",
     "References",
+    "Within",
     "acc_a",
     "acc_final",
     "acc_final_weighted",
@@ -49,12 +51,16 @@ __all__ = [
     "mean_and_interval",
     "mean_over_seen",
     "min_acc",
+    "min_acc_within",
     "own_matrix",
     "paired_difference",
     "plasticity",
+    "stability_gap",
     "summarise",
+    "summarise_within",
     "transfer_independent",
     "wc_acc",
+    "wc_acc_within",
     "with_references",
     "write_references",
 ]

@@ -1,40 +1,23 @@
-"""One page about several runs: strategies beside each other, seeds averaged with their interval, costs in sight.
+"""One page about several runs: strategies beside each other, means over seeds and orders, intervals, costs in sight.
 
-A mean over at least two seeds carries a 95 % t-interval; one seed carries none and says so. Where a strategy ran the
-same seeds as the naive one, the differences are taken seed by seed.
+Grouping says which runs repeat each other (:mod:`.grouping`), the tables say what they measured
+(:mod:`.comparison_tables`), the figures what happened on the way; this file puts them on one page.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import markup
+import numpy as np
+
+from . import comparison_tables, markup
 from .atomic_file import write_atomically
 from .comparison_figures import heatmaps_side_by_side, mean_accuracy_overlay
-from .formatting import MISSING, count, with_interval
-from .glossary import title_of
-from .grouping import BASELINE_STRATEGY, Group, differing, read_groups, settings
+from .comparison_tables import COST, QUALITY, Tabular
+from .formatting import MISSING, data_size, percent, points, with_interval
+from .grouping import BASELINE_STRATEGY, Group, differing, read_groups, seeds_of, settings
 from .markup import Illustration
-
-QUALITY = (
-    "acc_final",
-    "acc_learning",
-    "bwt",
-    "forgetting",
-    "fwt",
-    "acc_final_weighted",
-    "acc_inc_avg_taskmean",
-    "acc_inc_avg_weighted",
-)
-COST = (
-    "synaptic_operations",
-    "macs",
-    "learning_operations",
-    "stored_bytes",
-    "seconds_train",
-    "seconds_consolidate",
-    "seconds",
-)
-PAIRED = ("acc_final", "acc_learning", "bwt", "forgetting", "acc_inc_avg_taskmean")
+from .rank_figure import rank_growth, share_of_width
+from .tradeoff_figures import Standing, tradeoffs
 
 
 def compare(run_folders: Sequence[Path], output: Path) -> Path:
@@ -53,18 +36,12 @@ def compare(run_folders: Sequence[Path], output: Path) -> Path:
     groups = read_groups(run_folders)
     output = Path(output)
     target = output if output.suffix == ".html" else output / "comparison.html"
-    figures = []
-    for illustration in illustrations(groups):
-        drawn = markup.picture(illustration)
-        if drawn is not None:
-            html, png = drawn
-            write_atomically(target.parent / "figures" / f"{illustration.name}.png", png)
-            figures.append(html)
+    figures = markup.pictures(illustrations(groups), target.parent / "figures")
     first = groups[0].runs[0]
     parts = [
-        markup.section("Quality", _quality(groups)),
-        markup.section("What happened", f'<div class="figures">{"".join(figures)}</div>'),
-        markup.section(f"Difference to {BASELINE_STRATEGY}, seed by seed", _paired(groups)),
+        markup.section("Quality", _table(comparison_tables.quality(groups)) + _warning(groups)),
+        markup.section("What happened", figures),
+        markup.section("Differences, seed by seed", _differences(groups)),
         markup.section("Cost", _cost(groups)),
         markup.section("In what the runs differ", _settings(groups)),
         markup.section("What the numbers mean", markup.glossary([*QUALITY, *COST, "interval", "paired_difference"])),
@@ -73,7 +50,7 @@ def compare(run_folders: Sequence[Path], output: Path) -> Path:
     num_runs = sum(len(group.runs) for group in groups)
     tasks = "1 task" if first.matrices.num_tasks == 1 else f"{first.matrices.num_tasks} tasks"
     lead = f"{tasks} · mode {first.mode} · {num_runs} runs of {len(groups)} strategies or settings"
-    title = f"{', '.join(dict.fromkeys(group.strategy for group in groups))} on {first.scenario}"
+    title = f"{_listed([group.strategy for group in groups])} on {first.scenario}"
     return write_atomically(target, markup.page(title, lead, "\n".join(parts)).encode("utf-8"))
 
 
@@ -84,85 +61,91 @@ def illustrations(groups: Sequence[Group]) -> list[Illustration]:
         groups: At least one.
 
     Returns:
-        Figures to draw.
+        Figures to draw; one draws None where the runs recorded nothing for it.
     """
     matrices = {group.name: group.matrices for group in groups}
-    names = groups[0].runs[0].task_names
-    listed = ", ".join(f"{group.name} {with_interval('acc_final', group.interval('acc_final'))}" for group in groups)
+    first = groups[0].runs[0]
+    num_tasks = first.matrices.num_tasks
+    standings = [
+        Standing(group.name, *map(group.interval, ("acc_learning", "bwt", "acc_final", "stored_bytes")))
+        for group in groups
+    ]
+    ranks = {group.name: np.array([share_of_width(run.task_ends, num_tasks) for run in group.runs]) for group in groups}
+    finals = ", ".join(f"{group.name} {with_interval('acc_final', group.interval('acc_final'))}" for group in groups)
+    placed = "; ".join(
+        f"{standing.name}: learning {percent(standing.acc_learning.mean)}, backward {points(standing.bwt.mean)}, final "
+        f"{percent(standing.acc_final.mean)}, stored {data_size(standing.stored_bytes.mean)}"
+        for standing in standings
+    )
     return [
         Illustration(
             "comparison_mean_accuracy",
             lambda theme: mean_accuracy_overlay(matrices, theme),
-            "Higher is better; bands: 95 % t-interval over seeds; dotted line: a strategy measured only at the end.",
-            f"Mean accuracy over tasks seen per strategy; final accuracy: {listed}.",
+            "Higher is better; bands: 95 % t-interval over the runs; dotted line: a strategy measured only at the end.",
+            f"Mean accuracy over tasks seen per strategy; final accuracy: {finals}.",
+        ),
+        Illustration(
+            "comparison_tradeoffs",
+            lambda theme: tradeoffs(standings, num_tasks, theme),
+            "Left: to the right learns more, upwards forgets less. Right: upwards is better, to the left is cheaper. "
+            "Crosses: 95 % t-interval over the runs.",
+            f"Stability against plasticity, and accuracy against stored bytes. {placed}.",
+        ),
+        Illustration(
+            "comparison_rank_growth",
+            lambda theme: rank_growth(ranks, theme),
+            "Ranks of all protected weights over their widths; what is left of 100 % is room to learn in.",
+            "Protected share of the input directions over the tasks, for each strategy that protects a subspace.",
         ),
         Illustration(
             "comparison_matrices",
-            lambda theme: heatmaps_side_by_side(matrices, names, theme),
-            "Mean over seeds, in percent: rows are after each task, columns the tasks tested; hatched: not measured.",
+            lambda theme: heatmaps_side_by_side(matrices, first.task_names, theme),
+            "Mean over the runs, in percent: rows are after each task, columns tasks tested; hatched: not measured.",
             "Accuracy matrix of every strategy side by side.",
         ),
     ]
 
 
-def _quality(groups: Sequence[Group]) -> str:
-    shown = [metric for metric in QUALITY if any(_is_there(group, metric) for group in groups)]
-    rows = [
-        (group.name, str(len(group.runs)), *(_bare(with_interval(metric, group.interval(metric))) for metric in shown))
-        for group in groups
-    ]
-    warning = ""
-    caption = "Percent, transfer and forgetting in points: mean over seeds ± half width of the 95 % t-interval."
-    if any(len(group.runs) < 2 for group in groups):
-        warning = markup.note("A row of one seed has no interval: small differences to it mean nothing.")
-    return markup.table(("strategy", "seeds", *map(title_of, shown)), rows, caption) + warning
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    """List names once each, and count those beyond the first few."""
+    distinct = list(dict.fromkeys(names))
+    shown = ", ".join(distinct[:most])
+    return shown if len(distinct) <= most else f"{shown} and {len(distinct) - most} more"
 
 
-def _bare(text: str) -> str:
-    """Leave out a unit that the caption gives for the whole table."""
-    return text.replace("\u00a0%", "")
+def _table(content: Tabular) -> str:
+    return markup.table(content.head, content.rows, content.caption)
 
 
-def _is_there(group: Group, metric: str) -> bool:
-    return any(run.metrics.get(metric) is not None for run in group.runs)
+def _warning(groups: Sequence[Group]) -> str:
+    if all(len(group.runs) > 1 for group in groups):
+        return ""
+    return markup.note("A row of one run has no interval: small differences to it mean nothing.")
 
 
-def _paired(groups: Sequence[Group]) -> str:
-    baselines = [group for group in groups if group.strategy == BASELINE_STRATEGY]
-    others = [group for group in groups if group.strategy != BASELINE_STRATEGY]
-    if len(baselines) != 1 or not others:
-        found = "none" if not baselines else f"{len(baselines)} groups of it" if others else "nothing beside it"
-        return markup.paragraph(
-            f"Needs one group of runs of {BASELINE_STRATEGY} and another strategy; there is {found}."
+def _differences(groups: Sequence[Group]) -> str:
+    gains = comparison_tables.to_baseline(groups)
+    if gains is None:
+        baselines = [group for group in groups if group.strategy == BASELINE_STRATEGY]
+        found = (
+            "none" if not baselines else f"{len(baselines)} groups of it" if len(groups) > 1 else "nothing beside it"
         )
-    rows = []
-    for group in others:
-        differences = [group.difference(metric, baselines[0]) for metric in PAIRED]
-        pairs = next((difference.num_values for difference in differences if difference), 0)
-        cells = (
-            # A difference of accuracies is in points, whatever the accuracies themselves are printed in.
-            MISSING if difference is None else with_interval("bwt", difference)
-            for difference in differences
-        )
-        rows.append((group.name, str(pairs), *cells))
-    caption = (
-        f"Strategy less {BASELINE_STRATEGY} on the seeds both ran, in percentage points, with the 95 % t-interval."
-    )
-    return markup.table(("strategy", "common seeds", *map(title_of, PAIRED)), rows, caption)
+        needs = f"Needs one group of runs of {BASELINE_STRATEGY} and another strategy; there is {found}."
+        gained = markup.paragraph(needs)
+    else:
+        gained = _table(gains)
+    if len(groups) < 2:
+        return gained
+    pairs = comparison_tables.each_to_each(groups)
+    return gained + markup.details("Each strategy less each other, final accuracy", _table(pairs))
 
 
 def _cost(groups: Sequence[Group]) -> str:
-    shown = [metric for metric in COST if any(_is_there(group, metric) for group in groups)]
-    rows = []
-    for group in groups:
-        epochs = sum(len(run.epochs) for run in group.runs) / len(group.runs)
-        rows.append((group.name, count(epochs), *(with_interval(metric, group.interval(metric)) for metric in shown)))
     note = (
         "This is the budget of each side. Whether and on which data hyper-parameters were tuned is not in the run "
         "folders: say so when you quote these numbers."
     )
-    caption = "Epochs over all tasks; operations per test sample (learning: whole run); bytes kept; wall time."
-    return markup.table(("strategy", "epochs", *map(title_of, shown)), rows, caption) + markup.note(note)
+    return _table(comparison_tables.cost(groups)) + markup.note(note)
 
 
 def _settings(groups: Sequence[Group]) -> str:
@@ -177,5 +160,13 @@ def _settings(groups: Sequence[Group]) -> str:
 
 
 def _runs(groups: Sequence[Group]) -> str:
-    rows = [(run.path.resolve().name, group.name, str(run.seed)) for group in groups for run in group.runs]
-    return markup.details("Folders", markup.table(("folder", "strategy", "seed"), rows, "What was compared.", 3))
+    rows = [
+        (
+            run.path.resolve().name,
+            group.name,
+            ", ".join(f"{key or 'seed'} {seed.lstrip('0') or '0'}" for key, seed in seeds_of(run)),
+        )
+        for group in groups
+        for run in group.runs
+    ]
+    return markup.details("Folders", markup.table(("folder", "strategy", "seeds"), rows, "What was compared.", 3))

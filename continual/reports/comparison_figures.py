@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from continual.metrics import mean_and_interval, mean_over_seen
 
 from .accuracy_figures import draw_heatmap
-from .style import EndLabel, Theme, dress, label_ends, new_figure, plain_text, set_percent_limits
+from .style import EndLabel, Look, Theme, dress, label_ends, look_of, new_figure, plain_text, set_percent_limits
 
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _COLUMNS = 3
+_MOST_BOLD_NAMES = 12
 _WIDTH = 11.2
 
 
@@ -29,35 +29,44 @@ def mean_accuracy_overlay(matrices: Mapping[str, Sequence[NDArray[np.float64]]],
         theme: Colours.
 
     Returns:
-        A figure of 11.2 x 5.2 inches.
+        A figure 11.2 inches wide and at least 5.2 high, higher where more names need the room.
     """
-    figure = new_figure(_WIDTH, 5.2, theme)
+    inches = max(5.2, 1.0 + 0.25 * len(matrices))
+    figure = new_figure(_WIDTH, inches, theme)
     axes = figure.add_subplot()
     dress(axes, theme, "Mean accuracy over the tasks seen so far", "after training on task", "accuracy (%)")
     ends: list[EndLabel] = []
     num_tasks = 1
     for position, (name, runs) in enumerate(matrices.items()):
-        colour = theme.categories[position % len(theme.categories)]
+        look = look_of(position, theme)
         curves = 100 * np.array([mean_over_seen(R) for R in runs])
         num_tasks = curves.shape[1]
-        height = _draw_strategy(axes, curves, colour, position)
-        ends.append(EndLabel(height, plain_text(name, 34), colour, bold=True))
+        height = draw_curves(axes, curves, look)
+        ends.append(EndLabel(height, plain_text(name, 34), look.colour, len(matrices) <= _MOST_BOLD_NAMES, look))
     axes.set_xlim(0.7 if num_tasks > 1 else 0.5, num_tasks + 0.3)
     axes.set_xticks(list(range(1, num_tasks + 1, max(1, int(np.ceil(num_tasks / 15))))))
     set_percent_limits(axes)
-    label_ends(axes, ends, theme, gap=0.055)
+    label_ends(axes, ends, theme, gap=0.28 / inches if len(matrices) <= _MOST_BOLD_NAMES else 0.22 / inches)
     return figure
 
 
-def _draw_strategy(axes: Axes, curves: NDArray[np.float64], colour: str, position: int) -> float:
-    """Draw one strategy and return the height of its right end."""
+def draw_curves(axes: Axes, curves: NDArray[np.float64], look: Look) -> float:
+    """Draw the mean of curves with its interval.
+
+    Args:
+        axes: To draw into.
+        curves: ``[runs, T]`` values in the unit of the axis.
+        look: Of the strategy.
+
+    Returns:
+        The height of the right end.
+    """
     num_tasks = curves.shape[1]
     steps = np.arange(1, num_tasks + 1)
     intervals = [mean_and_interval(curves[:, step]) for step in range(num_tasks)]
     mean = np.array([interval.mean for interval in intervals])
     half = np.array([interval.half_width for interval in intervals])
-    marker = _MARKERS[position % len(_MARKERS)]
-    line_style = "-" if position < 7 else "--"
+    colour, marker, line_style = look
     axes.plot(steps, mean, color=colour, linewidth=2.4, marker=marker, markersize=6.5, linestyle=line_style, zorder=3)
     if np.isfinite(half).any():
         axes.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.16, linewidth=0)

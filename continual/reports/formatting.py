@@ -11,8 +11,8 @@ from continual.metrics import Interval
 
 MISSING = "–"
 
-_SHARES = ("acc_", "wc_acc", "robust_", "certified_")
-_DIFFERENCES = ("bwt", "fwt", "forgetting", "intransigence", "plasticity")
+_SHARES = ("acc_", "wc_acc", "min_acc", "robust_", "certified_")
+_DIFFERENCES = ("bwt", "fwt", "forgetting", "intransigence", "plasticity", "stability_gap")
 
 
 def is_missing(value: float | None) -> bool:
@@ -130,7 +130,9 @@ def formatter(name: str) -> Callable[[float | None], str]:
         return percent
     if name.startswith("seconds"):
         return duration
-    return data_size if name.endswith("bytes") else count
+    if name.startswith("energy_joules"):
+        return energy
+    return data_size if "bytes" in name.split("_") else count
 
 
 def with_interval(name: str, interval: Interval) -> str:

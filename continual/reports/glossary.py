@@ -72,8 +72,31 @@ GLOSSARY: dict[str, Entry] = {
     ),
     "wc_acc": Entry(
         "worst-case accuracy",
-        "The newest task's accuracy with the lowest that each older task had after its own, at the ends of tasks only.",
-        "R[T, T]/T + (1 − 1/T) mean_{j<T} min_{l>j} R[l, j]",
+        "The newest task's accuracy with the lowest that each older task had after its own: at the ends of tasks, and "
+        "within tasks where the run was evaluated there (evaluate_every).",
+        "R[T, T]/T + (1 − 1/T) mean_{j<T} min_acc_j",
+    ),
+    "min_acc": Entry(
+        "lowest accuracy",
+        "The lowest accuracy that each older task had after its own, over all evaluations of the run.",
+        "min_acc_j = min over evaluations after task j",
+    ),
+    "stability_gap": Entry(
+        "stability gap",
+        "How far accuracy on old tasks falls within a later task below what it was before, in points. It depends on "
+        "how often one evaluates.",
+    ),
+    "intransigence": Entry(
+        "intransigence",
+        "What the sequence cost each task when it was learnt, against a network trained from the initial weights on "
+        "all tasks up to it. Positive is harder to learn; needs a reference run.",
+        "(1/T) Σ_k (a*_k − R[k, k])",
+    ),
+    "plasticity": Entry(
+        "plasticity",
+        "What the earlier tasks gave each task when it was learnt, against a network trained on it alone. Negative is "
+        "lost plasticity; needs a reference run.",
+        "(1/T) Σ_k (R[k, k] − s_k)",
     ),
     "synaptic_operations": Entry(
         "synaptic operations",
@@ -93,6 +116,21 @@ GLOSSARY: dict[str, Entry] = {
     "stored_bytes": Entry(
         "stored bytes", "What the strategy keeps besides the network: memory, importance, subspaces."
     ),
+    "energy_joules_estimate": Entry(
+        "energy, estimate",
+        "Not measured: computed from the counts of operations with the constants printed beside it (45 nm); without "
+        "memory traffic.",
+        "4.6 pJ × MAC + 0.9 pJ × synaptic operation",
+    ),
+    "peak_bytes_train": Entry("peak memory, training", "Most memory in use while training, of the whole process."),
+    "peak_bytes_consolidate": Entry("peak memory, consolidation", "The same during the strategy's work at task ends."),
+    "peak_bytes_evaluate": Entry("peak memory, evaluation", "The same while measuring the accuracy matrices."),
+    "samples_seen": Entry("samples seen", "Samples learned from, each as often as it was; replayed ones among them."),
+    "optimizer_steps": Entry("optimizer steps", "Updates of the weights, all tasks."),
+    "forward_passes": Entry(
+        "forward passes", "Passes of one sample through the network, to learn from it or to score it."
+    ),
+    "backward_passes": Entry("backward passes", "Passes of one sample back through the network, to learn from it."),
     "seconds": Entry("seconds", "Wall time of the run on the machine it ran on; compare only within one machine."),
     "seconds_train": Entry("training seconds", "Wall time of the training loops, all tasks."),
     "seconds_consolidate": Entry("consolidation seconds", "Wall time of the strategy's work at the ends of tasks."),
@@ -109,8 +147,8 @@ GLOSSARY: dict[str, Entry] = {
     ),
     "interval": Entry(
         "± after a mean",
-        "Half width of the 95 % t-interval over seeds. It says how well the mean is known, for this task sequence, not "
-        "how well the method does elsewhere.",
+        "Half width of the 95 % t-interval over the runs, that is over seeds and orders of tasks. It says how well the "
+        "mean is known, for these tasks, not how well the method does elsewhere.",
     ),
     "paired_difference": Entry(
         "paired difference",

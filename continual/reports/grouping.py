@@ -1,12 +1,12 @@
 """Which runs are repetitions of each other, which may stand in one table, and which may not.
 
-Two runs repeat each other when their configurations differ in nothing but seeds (and in what moves no number: device,
-threads, where the output goes). Runs may be compared when they solved the same tasks: scenario, data, mode and test
-set sizes agree; what only people read (names of tasks, a label, a description) may differ. Any other key may differ,
-and the report lists those that do.
+Two runs repeat each other when their configurations differ in nothing but seeds, the seed of the order of tasks among
+them (and in what moves no number: device, threads, where the output goes). Runs may be compared when they solved the
+same tasks: scenario, data, mode, the number of tasks and of test samples agree; what only people read (names of tasks,
+a label, a description) may differ. Any other key may differ, and the report lists those that do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ _SAME_TASKS = ("scenario", "data")
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one strategy with one configuration and different seeds.
+    """Runs of one strategy with one configuration and different seeds, of whatever kind.
 
     Attributes:
         name: Of the strategy, with the keys that tell it from other groups of the same strategy.
@@ -65,11 +65,19 @@ class Group:
         Returns:
             One value a run, NaN where undefined or not recorded.
         """
-        found = (run.metrics.get(metric) for run in self.runs)
-        return [float("nan") if value is None else float(value) for value in found]
+        found = (run.number(metric) for run in self.runs)
+        return [float("nan") if value is None else value for value in found]
+
+    def has(self, metric: str) -> bool:
+        """Return whether any run of the group recorded a metric.
+
+        Args:
+            metric: As in ``metrics.json``.
+        """
+        return any(run.number(metric) is not None for run in self.runs)
 
     def interval(self, metric: str) -> Interval:
-        """Return the mean of a metric over seeds with its interval.
+        """Return the mean of a metric over the runs, that is over seeds and orders, with its interval.
 
         Args:
             metric: As in ``metrics.json``.
@@ -82,6 +90,9 @@ class Group:
     def difference(self, metric: str, other: "Group") -> Interval | None:
         """Return the paired difference to another group on the seeds both ran.
 
+        A seed that only one side has, such as that of a part the other side lacks, pairs nothing and is left out; where
+        a side then has several runs for one pair, their mean stands for them.
+
         Args:
             metric: As in ``metrics.json``.
             other: Usually the naive strategy.
@@ -89,9 +100,8 @@ class Group:
         Returns:
             The interval of ``self - other``; None without a common seed.
         """
-        own, theirs = (
-            dict(zip(map(seeds_of, group.runs), group.values(metric), strict=True)) for group in (self, other)
-        )
+        shared = {key for key, _ in seeds_of(self.runs[0])} & {key for key, _ in seeds_of(other.runs[0])}
+        own, theirs = (_by_seed(group, metric, shared) for group in (self, other))
         common = [seed for seed in own if seed in theirs]
         if not common:
             return None
@@ -118,6 +128,21 @@ def read_groups(folders: Sequence[Path]) -> tuple[Group, ...]:
             raise ValueError(f"{run.path} holds a run that has not finished; resume it, then compare.")
     for run in runs[1:]:
         _refuse_other_tasks(runs[0], run)
+    return group_runs(runs)
+
+
+def group_runs(runs: Sequence[RunFolder]) -> tuple[Group, ...]:
+    """Group repetitions among finished runs of the same tasks.
+
+    Args:
+        runs: At least one.
+
+    Returns:
+        Groups in the order in which their first run was given.
+
+    Raises:
+        ValueError: When two are the same run.
+    """
     members: dict[tuple[tuple[str, str], ...], list[RunFolder]] = {}
     for run in runs:
         members.setdefault(tuple(sorted(settings(run).items())), []).append(run)
@@ -128,6 +153,25 @@ def read_groups(folders: Sequence[Path]) -> tuple[Group, ...]:
         Group(name, same[0].strategy, tuple(sorted(same, key=seeds_of)))
         for name, same in zip(names, members.values(), strict=True)
     )
+
+
+def tasks_of(run: RunFolder) -> dict[str, str]:
+    """Return what two runs must agree in to have solved the same tasks.
+
+    The order of the tasks is drawn from a seed, so the sizes of the test sets count without their order, and those of
+    a split by classes only in their sum.
+
+    Args:
+        run: The run.
+
+    Returns:
+        Dotted key, or words, to value as text.
+    """
+    kept = {key: value for key, value in settings(run).items() if key.split(".")[0] in _SAME_TASKS}
+    counts = run.matrices.counts
+    return {
+        **kept, "mode": run.mode, "number of tasks": str(len(counts)), "test samples of all tasks": str(counts.sum())
+    }  # fmt: skip
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -204,10 +248,7 @@ def _is_seed(key: str) -> bool:
 
 def _refuse_other_tasks(first: RunFolder, other: RunFolder) -> None:
     """Raise when two runs did not solve the same tasks."""
-    facts = []
-    for run in (first, other):
-        kept = {key: value for key, value in settings(run).items() if key.split(".")[0] in _SAME_TASKS}
-        facts.append({**kept, "mode": run.mode, "test samples per task": str(run.matrices.counts.tolist())})
+    facts = [tasks_of(run) for run in (first, other)]
     keys = sorted(key for key in facts[0].keys() | facts[1].keys() if facts[0].get(key) != facts[1].get(key))
     if keys:
         reasons = "; ".join(f"{key}: {facts[0].get(key)} and {facts[1].get(key)}" for key in keys)
@@ -215,6 +256,14 @@ def _refuse_other_tasks(first: RunFolder, other: RunFolder) -> None:
             f"compared runs must solve the same tasks, but {first.path} and {other.path} differ in {reasons}; "
             "compare them in two reports."
         )
+
+
+def _by_seed(group: Group, metric: str, keys: Collection[str]) -> dict[tuple[tuple[str, str], ...], float]:
+    """Return a metric by those seeds that have the given keys."""
+    found: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for run, value in zip(group.runs, group.values(metric), strict=True):
+        found.setdefault(tuple((key, seed) for key, seed in seeds_of(run) if key in keys), []).append(value)
+    return {seeds: float(np.mean(values)) for seeds, values in found.items()}
 
 
 def _refuse_repeats(same: Sequence[RunFolder]) -> None:

@@ -8,11 +8,13 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from .atomic_file import write_atomically
 from .glossary import GLOSSARY
 from .style import DARK, LIGHT, Theme, png_bytes
 
@@ -125,6 +127,26 @@ def picture(illustration: Illustration) -> tuple[str, bytes] | None:
         f"</picture><figcaption>{escape(illustration.caption)}</figcaption></figure>"
     )
     return html, light_png
+
+
+def pictures(illustrations: Iterable[Illustration], folder: Path) -> str:
+    """Draw figures for a page and keep the light ones as files.
+
+    Args:
+        illustrations: In the order of the page; those with nothing to draw are left out.
+        folder: Where ``NAME.png`` go.
+
+    Returns:
+        HTML.
+    """
+    drawn = []
+    for illustration in illustrations:
+        found = picture(illustration)
+        if found is not None:
+            html, png = found
+            write_atomically(folder / f"{illustration.name}.png", png)
+            drawn.append(html)
+    return f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
 
 
 def _inline(png: bytes) -> str:

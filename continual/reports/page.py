@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from continual.metrics import forgetting_per_task
+from continual.metrics import forgetting_per_task, own_matrix
 
 from . import markup
 from .accuracy_figures import accuracy_heatmap, accuracy_over_time
 from .atomic_file import write_atomically
-from .formatting import MISSING, count, data_size, duration, energy, formatter, percent, points
+from .confusion_figure import confusion_figure
+from .cost_section import cost_section
+from .formatting import MISSING, count, duration, formatter, percent, points
 from .glossary import title_of
 from .layer_figures import layer_activity
 from .markup import Illustration, Tile
 from .raster_figure import spike_raster
+from .reference_section import reference_section
 from .run_folder import RunFolder, read_run
 from .training_figure import training_curves
-
-PICOJOULES_PER_MAC = 4.6  # 32-bit floating point in 45 nm (Horowitz, 2014): multiplication 3.7 and addition 0.9
-PICOJOULES_PER_SYNAPTIC_OPERATION = 0.9  # the addition alone
+from .within_figure import accuracy_within_tasks
 
 _LAYER_COLUMNS = (
     "layer",
@@ -57,14 +58,7 @@ def write_report(run_folder: Path) -> Path:
         ValueError: When a needed file is missing or damaged.
     """
     run = read_run(Path(run_folder))
-    figures = []
-    for illustration in illustrations(run):
-        drawn = markup.picture(illustration)
-        if drawn is not None:
-            html, png = drawn
-            write_atomically(run.path / "figures" / f"{illustration.name}.png", png)
-            figures.append(html)
-    body = "\n".join(_sections(run, f'<div class="figures">{"".join(figures)}</div>'))
+    body = "\n".join(_sections(run, markup.pictures(illustrations(run), run.path / "figures")))
     html = markup.page(f"{run.strategy} on {run.scenario}", _lead(run), body)
     return write_atomically(run.path / "report.html", html.encode("utf-8"))
 
@@ -78,7 +72,7 @@ def illustrations(run: RunFolder) -> list[Illustration]:
     Returns:
         Figures to draw; one draws None where the run recorded nothing for it.
     """
-    R, names, activity = run.accuracies, run.task_names, run.activity
+    R, names, activity, confusion = run.accuracies, run.task_names, run.activity, run.confusion
     found = [
         Illustration(
             "accuracy_matrix",
@@ -93,6 +87,12 @@ def illustrations(run: RunFolder) -> list[Illustration]:
             "A falling thin line is a task being forgotten; the bold line is the mean over the tasks seen so far.",
             f"Accuracy of each task over the sequence; the mean ends at {percent(run.metrics.get('acc_final'))}.",
             wide=False,
+        ),
+        Illustration(
+            "accuracy_within_tasks",
+            lambda theme: accuracy_within_tasks(R, run.within, own_matrix(run.mode), names, theme),
+            "Bands are tasks, dots their ends. A curve that dips early in a band and comes back is the stability gap.",
+            f"Accuracy of each task at {len(run.within)} evaluations within tasks and at their ends.",
         ),
         Illustration(
             "layer_activity",
@@ -110,8 +110,14 @@ def illustrations(run: RunFolder) -> list[Illustration]:
     if activity is not None:
         caption = "Every tick is a spike caused by the image at the left: rows are neurons, time runs to the right."
         alternative = f"Spike raster of {len(activity.spikes)} hidden layers for one test image."
-        raster = Illustration("spike_raster", lambda theme: spike_raster(activity, theme), caption, alternative)
-        found.insert(3, raster)
+        found.insert(
+            -1, Illustration("spike_raster", lambda theme: spike_raster(activity, theme), caption, alternative)
+        )
+    if confusion is not None:
+        caption = "After the last task: numbers are counts of test samples, shades their share of the row."
+        alternative = "Which class, and which task's classes, the network answers with, by what was true."
+        drawn = Illustration("confusion", lambda theme: confusion_figure(confusion, names, theme), caption, alternative)
+        found.insert(3, drawn)
     return found
 
 
@@ -136,9 +142,11 @@ def _sections(run: RunFolder, figures: str) -> Iterator[str]:
     layers = _layer_rows(run)
     if layers:
         yield markup.section("Layers, after the last task", markup.table(_LAYER_COLUMNS, layers, _LAYER_CAPTION))
-    yield markup.section("Cost", _cost(run))
+    yield markup.section("Against reference runs", reference_section(run))
+    yield markup.section("Cost", cost_section(run))
     yield markup.section("Every number", markup.details("All metrics of this run", _all_metrics(metrics)))
-    printed = [name.removesuffix("_task_aware").removesuffix("_task_agnostic") for name in metrics]
+    printed = [*metrics, *("intransigence", "plasticity") * bool(run.references)]
+    printed = [name.removesuffix("_task_aware").removesuffix("_task_agnostic") for name in printed]
     extra = ["rate"] * bool(layers) + ["rank", "captured_energy"] * any(row[6] != MISSING for row in layers)
     yield markup.section("What the numbers mean", markup.glossary([*printed, *extra, "task_aware"]))
     yield markup.section("How to repeat it", _provenance(run))
@@ -221,57 +229,6 @@ def _layer_rows(run: RunFolder) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def _cost(run: RunFolder) -> str:
-    metrics = run.metrics
-    phases = ("seconds_train", "seconds_consolidate", "seconds_evaluate")
-    names = run.task_names
-    rows = [
-        (
-            f"{int(record['task']) + 1}  {names[int(record['task'])]}",
-            *(duration(record.get(phase)) for phase in phases),
-            data_size(record.get("stored_bytes")),
-        )
-        for record in run.task_ends
-    ]
-    rows.append(
-        ("whole run", *(duration(metrics.get(phase)) for phase in phases), data_size(metrics.get("stored_bytes")))
-    )
-    head = ("task", "training", "consolidation", "evaluation", "stored by the strategy")
-    synaptic, macs = metrics.get("synaptic_operations"), metrics.get("macs")
-    operations = [
-        ("synaptic operations per test sample", count(synaptic)),
-        ("MACs per test sample", count(macs)),
-        ("learning operations of the strategy, whole run", count(metrics.get("learning_operations"))),
-        ("energy per test sample, estimate", energy(estimated_energy(synaptic, macs))),
-    ]
-    note = (
-        f"The energy is an estimate from the counts, {PICOJOULES_PER_MAC} pJ × MAC + "
-        f"{PICOJOULES_PER_SYNAPTIC_OPERATION} pJ × synaptic operation (45 nm, 32-bit arithmetic, Horowitz 2014); "
-        "it leaves out memory and was not measured."
-    )
-    return (
-        markup.table(head, rows, "Wall time on the machine of the run, and bytes kept between tasks.")
-        + markup.table(("operations", "count"), operations, "Operations are counted.")
-        + markup.note(note)
-    )
-
-
-def estimated_energy(synaptic_operations: float | None, macs: float | None) -> float | None:
-    """Estimate the energy of one test sample from its operations: ``4.6 pJ x MAC + 0.9 pJ x SOP``.
-
-    Args:
-        synaptic_operations: Per sample, or None where not counted.
-        macs: Per sample, or None; an operation must be in one of the two counts, not in both.
-
-    Returns:
-        Joules; None where neither was counted.
-    """
-    if synaptic_operations is None and macs is None:
-        return None
-    picojoules = PICOJOULES_PER_MAC * (macs or 0.0) + PICOJOULES_PER_SYNAPTIC_OPERATION * (synaptic_operations or 0.0)
-    return picojoules * 1e-12
 
 
 def _all_metrics(metrics: Mapping[str, Any]) -> str:

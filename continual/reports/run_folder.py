@@ -5,10 +5,11 @@ did not write are absent, not zero, and the reports say so.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import yaml
@@ -35,6 +36,20 @@ class Activity:
 
 
 @dataclass(frozen=True, eq=False)
+class Confusion:
+    """Raw counts of answers on the test parts that were scored, after every task.
+
+    Attributes:
+        classes: ``[T, C, C]`` counts: after task i, true class, predicted class.
+        tasks: ``[T, T, T]`` counts: after task i, true task, task of the predicted class; None where tasks share
+            classes.
+    """
+
+    classes: NDArray[np.int64]
+    tasks: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, eq=False)
 class RunFolder:
     """Everything the reports read of one run.
 
@@ -47,8 +62,11 @@ class RunFolder:
         start: The record of the run's start.
         epochs: Records of epochs in order of task and epoch.
         task_ends: Records of task ends in order of task.
+        within: Records of evaluations within tasks in order of task and step; empty where there were none.
         end: The record of the run's end; None when the run has not finished.
         activity: Recorded spikes; None for a network without any.
+        confusion: Counts of answers; None where they were not kept.
+        references: Contents of ``references.json``; empty where no reference run was compared with.
     """
 
     path: Path
@@ -59,8 +77,11 @@ class RunFolder:
     start: Mapping[str, Any]
     epochs: tuple[Mapping[str, Any], ...]
     task_ends: tuple[Mapping[str, Any], ...]
+    within: tuple[Mapping[str, Any], ...]
     end: Mapping[str, Any] | None
     activity: Activity | None
+    confusion: Confusion | None
+    references: Mapping[str, Any]
 
     @property
     def strategy(self) -> str:
@@ -102,6 +123,19 @@ class RunFolder:
         """Return the ``[T]`` accuracies of the untrained network in the same mode."""
         return getattr(self.matrices, f"baseline_{own_matrix(self.mode)}")
 
+    def number(self, name: str) -> float | None:
+        """Return a metric of the run, or what reference runs say about it.
+
+        Args:
+            name: As in ``metrics.json`` or ``references.json``.
+
+        Returns:
+            Its value; None where it is undefined, was not recorded or is not a single number.
+        """
+        value = self.metrics.get(name, self.references.get(name))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else None
+
 
 def read_run(folder: Path) -> RunFolder:
     """Read a run folder.
@@ -119,10 +153,20 @@ def read_run(folder: Path) -> RunFolder:
     missing = [name for name in REQUIRED_FILES if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{folder} must be the folder of a finished run, but it lacks {', '.join(missing)}.")
+    try:
+        return _read(folder)
+    except (yaml.YAMLError, BadZipFile, KeyError, TypeError, EOFError) as error:
+        raise ValueError(f"{folder} holds a damaged file ({type(error).__name__}: {error}); run it again.") from error
+
+
+def _read(folder: Path) -> RunFolder:
     config_text = (folder / "config.yaml").read_text(encoding="utf-8")
-    records = _read_records(folder / "records.jsonl")
+    records = read_records(folder / "records.jsonl")
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    references = folder / "references.json"
     start = _last(records, "run_start") or {}
+    if not is_zipfile(folder / "accuracy_matrix.npz"):
+        raise ValueError(f"{folder / 'accuracy_matrix.npz'} must be a zip archive of arrays, but it is damaged.")
     own_matrix(str(metrics.get("mode") or start.get("mode")))  # refuses a folder that does not say how it is judged
     return RunFolder(
         path=folder,
@@ -131,10 +175,13 @@ def read_run(folder: Path) -> RunFolder:
         metrics=metrics,
         matrices=AccuracyMatrices.load(folder / "accuracy_matrix.npz"),
         start=start,
-        epochs=_latest(records, "epoch", ("task", "epoch")),
-        task_ends=_latest(records, "task_end", ("task",)),
+        epochs=latest(records, "epoch", ("task", "epoch")),
+        task_ends=latest(records, "task_end", ("task",)),
+        within=latest(records, "within", ("task", "epoch", "step")),
         end=_last(records, "run_end"),
         activity=_read_activity(folder / "activity.npz"),
+        confusion=_read_confusion(folder / "confusion.npz"),
+        references=json.loads(references.read_text(encoding="utf-8")) if references.is_file() else {},
     )
 
 
@@ -145,7 +192,18 @@ def _read_config(text: str, folder: Path) -> Mapping[str, Any]:
     return config
 
 
-def _read_records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a run, finished or not.
+
+    Args:
+        path: Of ``records.jsonl``.
+
+    Returns:
+        One dictionary a line.
+
+    Raises:
+        ValueError: When a line is cut or damaged.
+    """
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip():
@@ -164,8 +222,14 @@ def _last(records: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None
     return found[-1] if found else None
 
 
-def _latest(records: list[dict[str, Any]], event: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
-    """Return the records of an event in order of their keys, the later line standing for a repeated one."""
+def latest(records: Sequence[Mapping[str, Any]], event: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+    """Return the records of an event in order of their keys, the later line standing for a repeated one.
+
+    Args:
+        records: Of a run.
+        event: Of those to keep.
+        keys: Whole numbers that every record of the event has.
+    """
     found = {tuple(int(record[key]) for key in keys): record for record in records if record.get("event") == event}
     return tuple(found[key] for key in sorted(found))
 
@@ -178,3 +242,10 @@ def _read_activity(path: Path) -> Activity | None:
         image = np.asarray(archive["image"], dtype=np.float64) if "image" in archive.files else None
         label = int(archive["label"]) if "label" in archive.files else None
     return Activity(spikes, image, label) if spikes else None
+
+
+def _read_confusion(path: Path) -> Confusion | None:
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as archive:
+        return Confusion(archive["classes"], archive["tasks"] if "tasks" in archive.files else None)

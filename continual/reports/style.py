@@ -8,7 +8,7 @@ session is read or changed, and no display is needed.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
@@ -16,10 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.transforms import blended_transform_factory, offset_copy
 from matplotlib.typing import ColorType
 
 DOTS_PER_INCH = 160
 TITLE, LABEL, SMALL = 12.5, 10.5, 9.0
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_LINE_STYLES = ("-", "--", ":", "-.")
 FONT = "DejaVu Sans"  # travels with matplotlib, so every machine draws the same picture
 
 
@@ -98,12 +101,44 @@ class EndLabel(NamedTuple):
         name: Safe to draw, see :func:`plain_text`.
         colour: Of the curve.
         bold: True for the one that matters most.
+        look: A sample of the curve is drawn before the name, for where colours repeat; None leaves it out.
     """
 
     height: float
     name: str
     colour: ColorType
     bold: bool = False
+    look: "Look | None" = None
+
+
+class Look(NamedTuple):
+    """How one thing among many is told from the others in every figure of a page.
+
+    Attributes:
+        colour: Of a category.
+        marker: In matplotlib's letters.
+        line_style: In matplotlib's characters.
+    """
+
+    colour: str
+    marker: str
+    line_style: str
+
+
+def look_of(position: int, theme: Theme) -> Look:
+    """Give the look of the thing at a position: 7 colours, then the same again with other markers and lines.
+
+    Args:
+        position: From 0; 49 combinations of colour and marker are distinct.
+        theme: Colours.
+    """
+    number = len(theme.categories)
+    turn = position // number
+    return Look(
+        theme.categories[position % number],
+        _MARKERS[(position + turn) % len(_MARKERS)],
+        _LINE_STYLES[turn % len(_LINE_STYLES)],
+    )
 
 
 def new_figure(width: float, height: float, theme: Theme) -> Figure:
@@ -264,7 +299,7 @@ def label_ends(axes: Axes, ends: Sequence[EndLabel], theme: Theme, gap: float = 
             end.name,
             (1.0, height),
             xycoords=("axes fraction", "data"),
-            xytext=(7, 0),
+            xytext=(7 if end.look is None else 36, 0),
             textcoords="offset points",
             va="center",
             fontsize=LABEL if end.bold else SMALL,
@@ -272,7 +307,17 @@ def label_ends(axes: Axes, ends: Sequence[EndLabel], theme: Theme, gap: float = 
             color=tuple(0.72 * np.array(to_rgb(end.colour)) + 0.28 * ink),
             family=FONT,
             annotation_clip=False,
+            arrowprops=None if end.look is None else _draw_sample(axes, height, end.look),
         )
+
+
+def _draw_sample(axes: Axes, height: float, look: Look) -> dict[str, Any]:
+    """Draw the mark of a curve outside the right edge, and give the line that joins it to the name beside it."""
+    beside = blended_transform_factory(axes.transAxes, axes.transData)
+    middle = offset_copy(beside, axes.get_figure(root=True), x=19, units="points")
+    axes.plot([1.0], [height], transform=middle, color=look.colour, marker=look.marker, markersize=5.5, clip_on=False)
+    line = {"color": look.colour, "linestyle": look.line_style, "linewidth": 1.8}
+    return {"arrowstyle": "-", "relpos": (0.0, 0.5), "shrinkA": 3, "shrinkB": 6, **line}
 
 
 def png_bytes(figure: Figure) -> bytes:

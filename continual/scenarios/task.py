@@ -5,6 +5,9 @@ Targets are rows of the one head already; `classes` lists the rows the task uses
 called in the data. The mode says who may know what: *task* tells the task at test time and picks among its rows,
 *class* withholds it and picks among all rows, *domain* withholds it and uses the same rows in every task (van de Ven
 and Tolias, 2019).
+
+Two things a stream may change (see `blurry` and `online`): a task's train part may hold samples that came from other
+tasks, each under its own task's rows, which `origins` tells; and where one task ends and the next begins may be hidden.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from continual.data.arrays import Split, Test, Train, Validation, check_parts, checksum_of
 
 Mode = Literal["task", "domain", "class"]
 TrainLogits = Literal["all", "seen", "current"]
+Boundaries = Literal["known", "hidden"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +38,12 @@ class Task:
         test: What is scored.
         classes: Head rows that this task's labels use, each once.
         label_names: What the data called them, aligned with `classes`; left empty, the rows' numbers.
+        origins: [N] task that each train sample came from, where a stream mixed them; None: all from this one.
 
     Raises:
         TypeError: A part has another part's type.
-        ValueError: No classes, a class twice, a target outside `classes`, or names that do not match them.
+        ValueError: No classes, a class twice, a target outside `classes` (of a train sample: of its own task), or names
+            or origins that do not match.
     """
 
     index: int
@@ -46,6 +53,7 @@ class Task:
     test: Test
     classes: tuple[int, ...]
     label_names: tuple[str, ...] = ()
+    origins: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.train, self.validation, self.test)
@@ -61,8 +69,15 @@ class Task:
                 f"task {self.name!r} must have one label name for each of its {len(self.classes)} classes, "
                 f"but {len(self.label_names)} came."
             )
+        if self.origins is not None and self.origins.shape != self.train.targets.shape:
+            raise ValueError(
+                f"origins of task {self.name!r} must be one task for each of its {len(self.train)} train samples, "
+                f"but their shape is {self.origins.shape}."
+            )
         for part in self.parts:
-            outside = np.setdiff1d(part.targets, self.classes)
+            guests = self.origins is not None and part is self.train
+            own = part.targets[self.origins == self.index] if guests else part.targets
+            outside = np.setdiff1d(own, self.classes)
             if outside.size:
                 raise ValueError(
                     f"{type(part).__name__.lower()} targets of task {self.name!r} must lie in its classes "
@@ -73,6 +88,22 @@ class Task:
     def parts(self) -> tuple[Split, ...]:
         """Train, validation where there is one, and test."""
         return tuple(part for part in (self.train, self.validation, self.test) if part is not None)
+
+    @property
+    def trained_rows(self) -> tuple[int, ...]:
+        """Head rows, sorted, that its labels use and that its train samples are labelled with."""
+        guests = () if self.origins is None else np.unique(self.train.targets).tolist()
+        return tuple(sorted({*self.classes, *guests}))
+
+    @property
+    def origin_tasks(self) -> tuple[int, ...]:
+        """Tasks, sorted, that its train samples came from."""
+        return (self.index,) if self.origins is None else tuple(np.unique(self.origins).tolist())
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """Head row of each label, by the name the data has for it."""
+        return dict(zip(self.label_names, self.classes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +117,12 @@ class TaskSequence:
         num_classes: Rows of the head.
         train_logits: Rows that compete in the training loss: "all" of the head, those "seen" so far, or the "current"
             task's.
+        boundaries: Whether what learns is told where a task ends and which task a sample is of: "known" or "hidden".
         checksum: SHA-256 over names, rows and data of all tasks, computed when left empty.
 
     Raises:
-        ValueError: No tasks, an unknown mode or `train_logits`, indices out of step, a repeated name, a class outside
-            the head, or samples of two tasks that differ in shape or dtype.
+        ValueError: No tasks, an unknown mode, `train_logits` or `boundaries`, indices out of step, a repeated name, a
+            class outside the head, samples of two tasks that differ in shape or dtype, or origins that do not fit.
     """
 
     name: str
@@ -98,6 +130,7 @@ class TaskSequence:
     mode: Mode
     num_classes: int
     train_logits: TrainLogits = "seen"
+    boundaries: Boundaries = "known"
     checksum: str = ""
 
     def __post_init__(self) -> None:
@@ -106,7 +139,9 @@ class TaskSequence:
             raise ValueError("a task sequence must hold at least one task, but it holds none.")
         check_choice("mode", self.mode, get_args(Mode))
         check_choice("train_logits", self.train_logits, get_args(TrainLogits))
+        check_choice("boundaries", self.boundaries, get_args(Boundaries))
         self._check_tasks()
+        self._check_origins()
         if not self.checksum:
             object.__setattr__(self, "checksum", self._digest())
 
@@ -124,15 +159,15 @@ class TaskSequence:
         return tuple(task.name for task in self.tasks)
 
     def classes_seen(self, index: int) -> tuple[int, ...]:
-        """Return the head rows, sorted, that tasks 0 to `index` (included) use."""
+        """Return the head rows, sorted, that tasks 0 to `index` (included) use or show in training."""
         self._check_index(index)
-        return tuple(sorted({row for task in self.tasks[: index + 1] for row in task.classes}))
+        return tuple(sorted({row for task in self.tasks[: index + 1] for row in task.trained_rows}))
 
     def head_rows_shared_before(self, index: int) -> tuple[int, ...]:
         """Return the head rows, sorted, of task `index` that an earlier task trained too (a projection guards them)."""
         self._check_index(index)
-        earlier = {row for task in self.tasks[:index] for row in task.classes}
-        return tuple(sorted(earlier.intersection(self.tasks[index].classes)))
+        earlier = {row for task in self.tasks[:index] for row in task.trained_rows}
+        return tuple(sorted(earlier.intersection(self.tasks[index].trained_rows)))
 
     def _check_index(self, index: int) -> None:
         if not 0 <= index < len(self.tasks):
@@ -161,10 +196,28 @@ class TaskSequence:
         if len(set(self.task_names)) != len(self.tasks):
             raise ValueError(f"task names must differ from each other, but they are {', '.join(self.task_names)}.")
 
+    def _check_origins(self) -> None:
+        for task in self.tasks:
+            for origin in () if task.origins is None else task.origin_tasks:
+                if not 0 <= origin < len(self.tasks):
+                    raise ValueError(
+                        f"origins of task {task.name!r} must lie in 0..{len(self.tasks) - 1}, but {origin} occurs."
+                    )
+                outside = np.setdiff1d(task.train.targets[task.origins == origin], self.tasks[origin].classes)
+                if outside.size:
+                    raise ValueError(
+                        f"train samples of task {task.name!r} that came from {self.tasks[origin].name!r} must have its "
+                        f"labels {self.tasks[origin].classes}, but {int(outside[0])} occurs."
+                    )
+
     def _digest(self) -> str:
         digest = hashlib.sha256(f"{self.mode} {self.num_classes} {self.train_logits};".encode())
+        if self.boundaries != "known":
+            digest.update(f"{self.boundaries};".encode())
         for task in self.tasks:
             digest.update(f"{task.name} {task.classes} {task.label_names} {checksum_of(task.parts)};".encode())
+            if task.origins is not None:
+                digest.update(np.ascontiguousarray(task.origins, dtype=np.int64).data.cast("B"))
         return digest.hexdigest()
 
 

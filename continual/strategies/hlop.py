@@ -108,18 +108,23 @@ class HLOP(Strategy):
         for task in setting.sequence.tasks:
             self._protection.begin_task(head_rows(setting.sequence, task))
 
-    def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
-        """Choose the side of the projection and tell the head's rows apart.
+    def check_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Refuse an optimiser whose update would have to be projected, where lateral neurons spike.
 
         Raises:
-            UserError: if lateral neurons spike and the optimiser is not linear in the gradient.
+            UserError: if it is not linear in the gradient, or remembers gradients of an earlier task.
         """
-        self._on_gradient = linear_in_gradient(optimizer)
-        if self.learning.spikes is not None and not self._on_gradient:
+        if self.learning.spikes is not None and not linear_in_gradient(optimizer):
             raise UserError(
                 "Spiking lateral neurons project rows on the way to the gradient, which an optimiser must be linear "
-                "in; use SGD without weight decay, or linear lateral neurons."
+                "in; use SGD without weight decay that starts afresh with each task (optimizer_state=reset), or linear "
+                "lateral neurons."
             )
+
+    def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
+        """Choose the side of the projection and tell the head's rows apart."""
+        self.check_optimizer(optimizer)
+        self._on_gradient = linear_in_gradient(optimizer)
         self._protection.set_trace_side(self._on_gradient)
         self._protection.begin_task(head_rows(self._setting.sequence, task))
         if self.last_epochs is not None:

@@ -79,6 +79,10 @@ class HLOPReplay(Strategy):
         self._memory = Memory(layout_of(setting.model, setting.sequence), Reservoir(), capacity)  # never overfilled
         self._cost = PassCost(setting)
 
+    def check_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Ask HLOP."""
+        self.hlop.check_optimizer(optimizer)
+
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         """Get HLOP ready for a task."""
         self.hlop.before_task(task, optimizer)

@@ -1,8 +1,8 @@
 """The role of a strategy: what protects old tasks, as hooks with a do-nothing default.
 
-The runner calls, in this order: `attach` once; then per task `before_task`, `training_data`, per batch `mix`,
-`terms`, `after_backward`, `after_step`, and `after_task`. `predict` is what evaluation sees. A strategy declares what
-it needs, and is refused at the start by a scenario that hides it.
+The runner calls, in this order: `attach` and `check_optimizer` once; then per task `before_task`, `training_data`, per
+batch `mix`, `terms`, `after_backward`, `after_step`, and `after_task`. `predict` is what evaluation sees. A strategy
+declares what it needs, and is refused at the start by a scenario that hides it.
 """
 
 from collections.abc import Sequence
@@ -63,6 +63,13 @@ class Strategy:
 
         Raises:
             ValueError: if this strategy cannot work with them.
+        """
+
+    def check_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look, before any training, at an optimiser as later tasks will have it.
+
+        Raises:
+            ValueError: if this strategy cannot work with it.
         """
 
     def before_task(self, task: Task, optimizer: torch.optim.Optimizer) -> None:

@@ -32,9 +32,14 @@ class ProjectsRows(Protocol):
 
 
 def linear_in_gradient(optimizer: torch.optim.Optimizer) -> bool:
-    """Tell whether an optimiser's update is linear in the gradient: SGD without weight decay."""
-    return isinstance(optimizer, torch.optim.SGD) and all(
-        group["weight_decay"] == 0 for group in optimizer.param_groups
+    """Tell whether an optimiser's update is linear in the gradients to come: SGD without weight decay or old momentum.
+
+    Momentum that remembers gradients of an earlier task, which nobody projected, would carry them into later steps.
+    """
+    return (
+        isinstance(optimizer, torch.optim.SGD)
+        and all(group["weight_decay"] == 0 for group in optimizer.param_groups)
+        and all(kept.get("momentum_buffer") is None for kept in optimizer.state.values())
     )
 
 

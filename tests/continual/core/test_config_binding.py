@@ -18,6 +18,7 @@ from continual.config import NOT_HASHED, RunConfig, resolve
 
 INJECTED = {
     "scenario": {"dataset"},
+    "stream": {"sequence"},
     "model": {"input_shape", "num_classes"},
     "optimizer": {"params"},
     "schedule": {"optimizer"},
@@ -53,8 +54,8 @@ def misfits(node, path, injected):
 
 
 def content_of(group, choice):
-    """The description a choice stands for; models and rules choose parts of their own, which Hydra puts in."""
-    if group in ("model", "rule"):
+    """The description a choice stands for; some choose parts or set keys beside their own."""
+    if group in ("model", "rule", "stream"):
         return compose([f"{group}={choice}"])[group]
     return yaml.safe_load((config_folder() / group / f"{choice}.yaml").read_text())
 
@@ -102,7 +103,7 @@ def test_every_experiment_composes_and_binds(experiment):
     assert description["name"] == experiment
     found = [
         sentence
-        for group in ("data", "scenario", "model", "strategy", "rule", "optimizer")
+        for group in ("data", "scenario", "stream", "model", "strategy", "rule", "optimizer")
         for path, node in descriptions(description[group], group)
         for sentence in misfits(node, path, INJECTED.get(group, set()) if path == group else set())
     ]

@@ -35,6 +35,7 @@ def test_the_run_folder_holds_what_other_code_relies_on(tmp_path):
         "config.yaml",
         "records.jsonl",
         "accuracy_matrix.npz",
+        "confusion.npz",
         "metrics.json",
         "activity.npz",
         "weights/task_00.safetensors",
@@ -61,7 +62,9 @@ def test_the_run_folder_holds_what_other_code_relies_on(tmp_path):
 def test_metrics_are_functions_of_the_matrices(tmp_path):
     result = launch(tmp_path, "strategy=naive", "scenario.num_tasks=3", "scenario.mode=class")
     summary = continual.metrics.summarise(result.matrices, "class")
+    undefined = summary.pop("undefined")
     assert {key: result.metrics[key] for key in summary} == summary
+    assert undefined.items() <= result.metrics["undefined"].items()
     R = result.matrices.task_agnostic
     assert result.metrics["acc_final"] == pytest.approx(R[-1].mean())
     assert result.metrics["bwt"] == pytest.approx(((R[2, 0] - R[0, 0]) + (R[2, 1] - R[1, 1])) / 2)

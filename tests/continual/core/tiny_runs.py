@@ -19,6 +19,7 @@ from continual.progress import Silent
 
 STRATEGIES = ("naive", "naive_frozen", "joint", "cumulative", "hlop", "hlop_hebbian", "hlop_eigen")
 NUM_TRAIN, NUM_TEST = 200, 73
+MEASURED = ("seconds", "peak_bytes")  # no two runs share these
 POISSON = ("model.encoder._target_=neuro.encoding.Poisson", "model.normalise={_target_:neuro.models.Normalise}")
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
@@ -96,9 +97,9 @@ def foreign_network(seed=0, num_classes=10, dropout=0.3):
 
 
 def records_of(folder):
-    """Every line of the records without wall times."""
+    """Every line of the records without wall times and peaks of memory."""
     lines = (Path(folder) / "records.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if not key.startswith("seconds")} for line in lines]
+    return [{key: value for key, value in json.loads(line).items() if not key.startswith(MEASURED)} for line in lines]
 
 
 def weights_of(folder):
@@ -113,9 +114,9 @@ def checkpointed(folder):
 
 
 def measured(folder):
-    """The metrics without wall times."""
+    """The metrics without wall times and peaks of memory."""
     metrics = json.loads((Path(folder) / "metrics.json").read_text())
-    return {key: value for key, value in metrics.items() if not key.startswith("seconds")}
+    return {key: value for key, value in metrics.items() if not key.startswith(MEASURED)}
 
 
 def same_tensors(one, other):
@@ -127,7 +128,7 @@ def assert_same_run(one, other):
     """Two run folders agree to the last bit in everything but wall time."""
     assert records_of(one) == records_of(other)
     assert measured(one) == measured(other)
-    for name in ("accuracy_matrix.npz", "activity.npz"):
+    for name in ("accuracy_matrix.npz", "activity.npz", "confusion.npz"):
         assert (one / name).exists() == (other / name).exists()
         if (one / name).exists():
             with np.load(one / name) as left, np.load(other / name) as right:

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from fake_runs import add_measurements
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
@@ -34,6 +35,8 @@ def expected_shape(width, height):
 SIZES = {
     "accuracy_matrix": (6.4, 5.4),
     "accuracy_over_time": (6.4, 5.4),
+    "accuracy_within_tasks": (11.2, 5.0),
+    "confusion": (11.2, 5.4),
     "layer_activity": (11.2, 4.6),
     "spike_raster": (11.2, 5.3),
     "training_curves": (11.2, 4.2),
@@ -42,7 +45,7 @@ SIZES = {
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
 def test_every_figure_of_a_run_has_its_size_its_paper_and_something_drawn(fake_run, theme):
-    drawn = {entry.name: entry.draw(theme) for entry in illustrations(read_run(fake_run()))}
+    drawn = {entry.name: entry.draw(theme) for entry in illustrations(read_run(add_measurements(fake_run())))}
     assert set(drawn) == set(SIZES)
     for name, figure in drawn.items():
         image = pixels(figure)

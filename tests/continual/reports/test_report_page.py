@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from matplotlib.image import imread
 
-from continual.reports import estimated_energy, write_report
+from continual.energy import estimated_energy
+from continual.reports import write_report
 
 OUTSIDE = re.compile(
     r"""(?:src|href|srcset|action|data)\s*=\s*["']?\s*(?!data:)[^"'\s>]+|url\(|@import|https?://""", re.IGNORECASE

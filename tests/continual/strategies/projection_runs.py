@@ -9,6 +9,7 @@ from torch import nn
 from continual.batches import gather
 from continual.data import Test, Train
 from continual.objectives import CrossEntropy
+from continual.optimizer_state import remembered, take_over
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import stream
 from continual.strategies import Setting
@@ -71,6 +72,7 @@ class PlainRun:
     def __init__(self, strategy, model, sequence, seed=0, epochs=1, batch_size=10):
         self.strategy, self.model, self.sequence = strategy, model, sequence
         self.seed, self.epochs, self.batch_size = seed, epochs, batch_size
+        self.kept = {}, {}
         objective = CrossEntropy()
         strategy.attach(
             Setting(model, last_linear(model), sequence, seed, BPTT(), objective, epochs=epochs, batch_size=batch_size)
@@ -81,7 +83,7 @@ class PlainRun:
         reference = next(self.model.parameters())
         return gather([task], task, self.sequence, reference.device, reference.dtype)
 
-    def learn(self, index, optimiser="sgd"):
+    def learn(self, index, optimiser="sgd", keep=False):
         task, data, loss = self.sequence.tasks[index], self.data(index), CrossEntropy()
         twin = copy.deepcopy(self.model)
         for module in twin.modules():
@@ -90,6 +92,9 @@ class PlainRun:
         optimizer, free = (
             kind([p for p in model.parameters() if p.requires_grad], **options) for model in (self.model, twin)
         )
+        if keep:
+            take_over(optimizer, self.model, self.kept[0])
+            take_over(free, twin, self.kept[1])
         self.strategy.before_task(task, optimizer)
         self.steps = []
         for epoch in range(self.epochs):
@@ -107,6 +112,7 @@ class PlainRun:
                 wanted = {name: p.detach() - before[name] for name, p in twin.named_parameters()}
                 applied = {name: p - before[name] for name, p in self.weights().items()}
                 self.steps.append((applied, wanted, self.matrices()))
+        self.kept = remembered(optimizer, self.model), remembered(free, twin)
 
     def end(self, index):
         self.strategy.after_task(self.sequence.tasks[index], self.data(index))
