@@ -7,7 +7,7 @@
 
 Every contestant is tuned first, on validation data of the first two tasks with two seeds that no result uses: the
 learning rate at the preset's own setting, then its own setting at that learning rate; the best mean validation accuracy
-after the second task wins, the first listed among equals, and what diverges is out. Then all run, with seeds that move
+after the second task wins, the first listed among equals, and what diverges is last. Then all run, with seeds that move
 the split, the permutations and the weights, tested on digits that none of them saw. ER, DER++ and A-GEM hold as many
 bytes as HLOP does at the end (the smallest of its seeds). `hlop_equal` and `gpm_equal` have the same ranks, listed in
 configs/sizes/equal_rank_400.yaml.
@@ -17,13 +17,12 @@ stopped.
 """
 
 import argparse
-import math
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from permuted_mnist5k import difference, interval, run_cell
 
-from continual.errors import DivergedError
+import continual
 
 TUNING_SEEDS = (1000, 1001)
 LEARNING_RATES = (0.1, 0.05, 0.2)
@@ -89,7 +88,7 @@ def compete(pool: Executor, shared: tuple[str, ...], names: list[str], num_seeds
 
 def run_all(pool: Executor, shared: tuple[str, ...], names: list[str], num_seeds: int) -> tuple[dict, dict]:
     """Give metrics by name and seed, and the tuned overrides by name."""
-    tuned = tune(pool, shared, names)
+    tuned = {name: tune(pool, shared, CONTESTANTS[name]) for name in names}
     cells = {
         (name, seed): start(pool, name, (*shared, *tuned[name], f"seed={seed}"))
         for seed in range(num_seeds)
@@ -98,39 +97,15 @@ def run_all(pool: Executor, shared: tuple[str, ...], names: list[str], num_seeds
     return {cell: future.result() for cell, future in cells.items()}, tuned
 
 
-def tune(pool: Executor, shared: tuple[str, ...], names: list[str]) -> dict[str, tuple[str, ...]]:
-    """Choose learning rates, then settings, on validation data of the first two tasks."""
-    rates = {name: [(f"optimizer.lr={rate}",) for rate in LEARNING_RATES] for name in names}
-    chosen = best_of(pool, shared, rates)
-    settings = {
-        name: [(*chosen[name], *_setting(CONTESTANTS[name], value)) for value in CONTESTANTS[name].values or (None,)]
-        for name in names
-    }
-    return best_of(pool, shared, settings)
-
-
-def best_of(pool: Executor, shared: tuple[str, ...], choices: dict[str, list[tuple[str, ...]]]) -> dict:
-    validation = ("scenario.num_tasks=2", "data.validation=0.2", "evaluate_on=validation")
-    cells = {
-        name: [
-            [start(pool, name, (*shared, *validation, *choice, f"seed={seed}")) for seed in TUNING_SEEDS]
-            for choice in offered
-        ]
-        for name, offered in choices.items()
-    }
-    scores = {name: [sum(map(accuracy, futures)) for futures in offered] for name, offered in cells.items()}
-    return {name: choices[name][found.index(max(found))] for name, found in scores.items()}
-
-
-def accuracy(run: Future) -> float:
-    try:
-        return run.result()["acc_final"]
-    except DivergedError:
-        return -math.inf
-
-
-def _setting(contestant: Contestant, value: Any) -> tuple[str, ...]:
-    return () if value is None else (f"{contestant.setting}={value}",)
+def tune(pool: Executor, shared: tuple[str, ...], contestant: Contestant) -> tuple[str, ...]:
+    """Choose the learning rate, then the contestant's own setting, on validation data of the first two tasks."""
+    fixed = (*shared, f"strategy={contestant.strategy}", *contestant.fixed, "data.validation=0.2")
+    chosen: tuple[str, ...] = ()
+    for key, values in (("optimizer.lr", LEARNING_RATES), (contestant.setting, contestant.values)):
+        if values:
+            best, *_ = continual.tune([*fixed, *chosen], {key: values}, seeds=TUNING_SEEDS, each=pool.map)
+            chosen += best.overrides
+    return chosen
 
 
 def start(pool: Executor, name: str, overrides: tuple[str, ...]):
