@@ -5,7 +5,16 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_runs import POISSON, launch, measured, records_of, same_tensors, weights_of
+from tiny_runs import (
+    POISSON,
+    StopAtStep,
+    assert_same_run,
+    launch,
+    measured,
+    records_of,
+    same_tensors,
+    weights_of,
+)
 
 from continual.costs import Costs
 from continual.errors import UserError
@@ -60,6 +69,27 @@ def test_looking_inside_tasks_changes_no_bit_of_the_run(strategy, randomness, tm
     assert seeing.metrics["stability_gap"] is not None
     assert blind.metrics["stability_gap"] is None
     assert seeing.metrics["wc_acc"] <= blind.metrics["wc_acc"]
+
+
+@pytest.mark.parametrize("rule", ["ottt", "ottt_online", "sltt", "eprop"])
+def test_looking_between_the_ticks_of_a_batch_changes_no_bit(rule, tmp_path):
+    """Invariant 26 where a rule holds traces on the synapses while the evaluation runs through them."""
+    chosen = ("scenario.num_tasks=2", "epochs=1", "batch_size=50", "strategy=hlop", f"rule={rule}")
+    blind = launch(tmp_path / "blind", *chosen)
+    seeing = launch(tmp_path / "seeing", *chosen, "evaluate_every=1")
+    assert len([line for line in records_of(seeing.folder) if line["event"] == "within"]) >= 8
+    for before, after in zip(weights_of(blind.folder), weights_of(seeing.folder), strict=True):
+        assert same_tensors(before, after)
+
+
+def test_looking_inside_tasks_resumes_to_the_same_bits_and_lines(tmp_path):
+    """Invariant 24 with evaluations inside tasks: stopped after some of them were written."""
+    chosen = ("scenario.num_tasks=3", "epochs=2", "strategy=hlop", "evaluate_every=2")
+    whole = launch(tmp_path / "whole", *chosen)
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path / "cut", *chosen, progress=StopAtStep(1, 5))
+    assert [line for line in records_of(*(tmp_path / "cut").iterdir()) if line["event"] == "within"][-1]["task"] == 1
+    assert_same_run(whole.folder, launch(tmp_path / "cut", *chosen).folder)
 
 
 def test_steps_between_evaluations_must_be_counted_from_one(tmp_path):
