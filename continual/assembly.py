@@ -12,9 +12,10 @@ from continual.config import RunConfig, build, call
 from continual.data import Dataset
 from continual.errors import UserError
 from continual.evaluation import part_of
+from continual.objectives import check_input_gradient
 from continual.optimizer_state import example_optimizer
 from continual.runner import Parts
-from continual.scenarios import TaskSequence, reordered
+from continual.scenarios import TaskSequence, label_budget, reordered
 from continual.seeding import apart, seeded
 from continual.strategies import Setting, Strategy
 from neuro.lateral import evaluating, last_linear
@@ -35,6 +36,7 @@ def make_parts(config: RunConfig) -> Parts:
     strategy, rule = build(config.strategy, "strategy", allow), build(config.rule, "rule", allow)
     objective = build(config.objective, "objective", allow)
     check_needs(strategy, sequence, config)
+    check_labels(strategy, objective, sequence)
     make_optimizer, make_schedule = optimizer_makers(config)
     try:
         rule.check(model)
@@ -47,7 +49,7 @@ def make_parts(config: RunConfig) -> Parts:
         strategy.check_optimizer(later_optimizer(make_optimizer, config))
     except ValueError as problem:
         raise UserError(str(problem)) from problem
-    check_fit(model, sequence, config)
+    check_fit(model, objective, sequence, config)
     check_schedule(make_optimizer([nn.Parameter(torch.zeros(1))]), make_schedule, config.epochs)
     return Parts(
         model,
@@ -93,6 +95,26 @@ def check_needs(strategy: Strategy, sequence: TaskSequence, config: RunConfig) -
         )
 
 
+def check_labels(strategy: Strategy, objective: Any, sequence: TaskSequence) -> None:
+    """Refuse to withhold labels from what cannot do without.
+
+    Raises:
+        UserError: naming the part that needs them.
+    """
+    if all(task.withheld is None or not task.withheld.any() for task in sequence.tasks):
+        return
+    if not getattr(objective, "learns_from_unlabelled", False):
+        raise UserError(
+            f"num_labelled withholds labels, and the objective {objective.name} learns from labelled samples alone; "
+            f"use objective=pass, uat or rst, or add num_unlabelled=0."
+        )
+    if strategy.needs_labels:
+        raise UserError(
+            f"{strategy.name} reads the labels of what it keeps or measures, and num_labelled withholds some; use "
+            f"naive, joint, er, lwf, gpm or hlop, or add num_unlabelled=0."
+        )
+
+
 def later_optimizer(make_optimizer: Callable[..., Any], config: RunConfig) -> torch.optim.Optimizer:
     """Make an optimiser as a task after the first will have it, of a parameter that nobody uses."""
     return example_optimizer(make_optimizer([nn.Parameter(torch.zeros(1))]), config.optimizer_state == "keep")
@@ -132,11 +154,11 @@ def find_head(model: nn.Module, name: str | None) -> str:
     return name if name is not None else last_linear(model)
 
 
-def check_fit(model: nn.Module, sequence: TaskSequence, config: RunConfig) -> None:
-    """Send one sample through the network.
+def check_fit(model: nn.Module, objective: Any, sequence: TaskSequence, config: RunConfig) -> None:
+    """Send one sample through the network, and a gradient back to it where the objective asks for one.
 
     Raises:
-        UserError: if an input does not fit, or the head has too few rows.
+        UserError: if an input does not fit, the head has too few rows, or no gradient arrives.
     """
     reference = next(model.parameters())
     one = sequence.tasks[0].train.select(np.array([0]))
@@ -154,6 +176,11 @@ def check_fit(model: nn.Module, sequence: TaskSequence, config: RunConfig) -> No
             f"The model must give logits [B, {sequence.num_classes}], one row of the head per class of the sequence; "
             f"it gave {list(logits.shape)} for one sample."
         )
+    try:
+        with apart(model, config.seed, "fit"):
+            check_input_gradient(objective, model, inputs)
+    except ValueError as problem:
+        raise UserError(str(problem)) from problem
 
 
 def check_schedule(optimizer: Any, make_schedule: Callable[..., Any] | None, epochs: int) -> None:
@@ -174,12 +201,15 @@ def check_schedule(optimizer: Any, make_schedule: Callable[..., Any] | None, epo
 
 
 def make_sequence(config: RunConfig) -> TaskSequence:
-    """Build data and scenario, or take the user's own sequence; put it in order and make a stream of it."""
+    """Build data and scenario, or take the user's own sequence; order it, make a stream of it, withhold labels."""
     sequence = config.scenario
     if not isinstance(sequence, TaskSequence):
         sequence = build(sequence, "scenario", config.allow, dataset=build(config.data, "data", config.allow))
     sequence = call(reordered, "order_seed", {"order_seed": config.order_seed}, {"sequence": sequence})
-    return sequence if config.stream is None else build(config.stream, "stream", config.allow, sequence=sequence)
+    if config.stream is not None:
+        sequence = build(config.stream, "stream", config.allow, sequence=sequence)
+    budget = {"num_labelled": config.num_labelled, "num_unlabelled": config.num_unlabelled, "seed": config.seed}
+    return call(label_budget, "num_labelled", budget, {"sequence": sequence})
 
 
 def make_model(config: RunConfig, input_shape: Sequence[int], num_classes: int) -> nn.Module:

@@ -14,13 +14,16 @@ from torch import Tensor
 from continual.data import Split
 from continual.scenarios import Task, TaskSequence
 
+UNLABELLED = -1
+"""The target of a sample whose label is not known."""
+
 
 class Batch(NamedTuple):
     """Samples that are learned from together.
 
     Attributes:
         inputs: raw inputs in [0, 1], [B, ...].
-        targets: head rows, [B] int64.
+        targets: head rows, [B] int64; `UNLABELLED` where the label is withheld.
         active: rows that compete in the loss, [classes] or [B, classes] of booleans; None for all.
         task: 0-based task of each sample, [B] int64.
         weights: of each sample in the loss, [B], which then is their weighted sum; None for the mean.
@@ -111,10 +114,17 @@ def gather(
         active = own[0] if bool((own == own[0]).all()) else own
     return TrainingData(
         torch.cat([inputs for inputs, _ in parts]),
-        torch.cat([targets for _, targets in parts]),
+        torch.cat([known(task, targets) for task, (_, targets) in zip(tasks, parts, strict=True)]),
         active.to(device),
         (torch.zeros_like(origins) if sequence.boundaries == "hidden" else origins).to(device),
     )
+
+
+def known(task: Task, targets: Tensor) -> Tensor:
+    """Give a task's train targets [N] with `UNLABELLED` in place of what is withheld."""
+    if task.withheld is None:
+        return targets
+    return targets.masked_fill(torch.from_numpy(task.withheld).to(targets.device), UNLABELLED)
 
 
 def origins_of(task: Task) -> Tensor:

@@ -42,6 +42,8 @@ class RunConfig:
         batch_size: samples per batch.
         seed: root of all random streams.
         order_seed: draws the order of the tasks, apart from all else; None leaves it as given.
+        num_labelled: train samples of each task that keep their label; None for all.
+        num_unlabelled: train samples of each task without one; None for the rest.
         optimizer_state: whether what an optimiser remembers is lost (reset) or kept (keep) where a task ends.
         evaluate_on: test, or validation for selection.
         evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends of tasks alone.
@@ -71,6 +73,8 @@ class RunConfig:
     batch_size: int = 64
     seed: int = 0
     order_seed: int | None = None
+    num_labelled: int | None = None
+    num_unlabelled: int | None = None
     optimizer_state: Literal["reset", "keep"] = "reset"
     evaluate_on: Literal["test", "validation"] = "test"
     evaluate_every: int | None = None

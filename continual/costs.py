@@ -36,12 +36,12 @@ class Ledger:
     forward_passes: int = 0
     backward_passes: int = 0
 
-    def learned(self, samples: int, steps: int) -> None:
-        """Count samples that were learned from, in so many steps."""
+    def learned(self, samples: int, steps: int, passes: int = 1) -> None:
+        """Count samples that were learned from, in so many steps, each passed forward and back so often."""
         self.samples_seen += samples
         self.optimizer_steps += steps
-        self.forward_passes += samples
-        self.backward_passes += samples
+        self.forward_passes += passes * samples
+        self.backward_passes += passes * samples
 
     def scored(self, samples: int) -> None:
         """Count samples that were scored."""

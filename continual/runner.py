@@ -20,7 +20,7 @@ from continual.checkpoint import Checkpoint, write_checkpoint, write_tensors
 from continual.confusion import store_confusion
 from continual.divergence import check_finite, is_seen_to_fail
 from continual.evaluation import EvaluationPart, Scores, evaluate, part_of
-from continual.objectives import masked_logits
+from continual.objectives import begin_epoch, cost_of, masked_logits
 from continual.optimizer_state import remembered, take_over
 from continual.progress import Silent
 from continual.records import Records
@@ -139,13 +139,15 @@ def train_task(
     for epoch in range(parts.epochs):
         started, losses, hits, scored = time.perf_counter(), [], [], 0
         order = stream(parts.seed, "order", task.index, epoch)
+        begin_epoch(parts.objective, epoch, stream(parts.seed, "objective", task.index, epoch))
         for update in train_epoch(parts, optimizer, data, order, progress):
             losses.append(update.loss)
             competing = masked_logits(update.outputs, update.batch.active)
             hits.append((competing.argmax(1) == update.batch.targets).sum())
             scored += len(update.outputs)
             watch.step(epoch, update.loss.device)
-        state.costs.ledger.learned(scored // parts.rule.updates_per_batch(parts.model), len(losses))
+        rows, passes = cost_of(parts.objective)
+        state.costs.ledger.learned(scored // rows // parts.rule.updates_per_batch(parts.model), len(losses), passes)
         check_finite(torch.stack(losses), parts.model, data.inputs[: parts.batch_size], task, epoch, folder)
         records.write(
             "epoch",

@@ -1,15 +1,14 @@
 """Cross-entropy over the rows of the head that are active: what plain classification minimises."""
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from continual.batches import Batch
+from continual.objectives.objective import Objective
 
 
-class CrossEntropy:
+class CrossEntropy(Objective):
     """Mean cross-entropy, or Σ w_i CE_i for a batch with weights; inactive rows get exactly zero gradient.
 
     Args:
@@ -20,16 +19,12 @@ class CrossEntropy:
     """
 
     name = "cross_entropy"
-    weighs_samples = True
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
+        super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}.")
         self.label_smoothing = float(label_smoothing)
-
-    def prepare(self, forward: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
-        """Show the network the batch as it is."""
-        return batch
 
     def loss(self, outputs: Tensor, prepared: Batch) -> Tensor:
         """Score logits [B, classes], a scalar."""

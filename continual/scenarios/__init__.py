@@ -3,6 +3,7 @@
 from continual.scenarios.blurry import blurry
 from continual.scenarios.domain_sequence import domain_sequence
 from continual.scenarios.five_offline import five_offline
+from continual.scenarios.label_budget import label_budget
 from continual.scenarios.online import as_given, online
 from continual.scenarios.order import reordered
 from continual.scenarios.permuted import permuted
@@ -20,6 +21,7 @@ __all__ = [
     "blurry",
     "domain_sequence",
     "five_offline",
+    "label_budget",
     "online",
     "permuted",
     "reordered",

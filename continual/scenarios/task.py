@@ -39,6 +39,7 @@ class Task:
         classes: Head rows that this task's labels use, each once.
         label_names: What the data called them, aligned with `classes`; left empty, the rows' numbers.
         origins: [N] task that each train sample came from, where a stream mixed them; None: all from this one.
+        withheld: [N] whether a train sample's label is kept from what learns (see `label_budget`); None: no label is.
 
     Raises:
         TypeError: A part has another part's type.
@@ -54,6 +55,7 @@ class Task:
     classes: tuple[int, ...]
     label_names: tuple[str, ...] = ()
     origins: npt.NDArray[np.int64] | None = None
+    withheld: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.train, self.validation, self.test)
@@ -73,6 +75,11 @@ class Task:
             raise ValueError(
                 f"origins of task {self.name!r} must be one task for each of its {len(self.train)} train samples, "
                 f"but their shape is {self.origins.shape}."
+            )
+        if self.withheld is not None and self.withheld.shape != self.train.targets.shape:
+            raise ValueError(
+                f"withheld of task {self.name!r} must say of each of its {len(self.train)} train samples whether its "
+                f"label is kept back, but its shape is {self.withheld.shape}."
             )
         for part in self.parts:
             guests = self.origins is not None and part is self.train
@@ -218,6 +225,8 @@ class TaskSequence:
             digest.update(f"{task.name} {task.classes} {task.label_names} {checksum_of(task.parts)};".encode())
             if task.origins is not None:
                 digest.update(np.ascontiguousarray(task.origins, dtype=np.int64).data.cast("B"))
+            if task.withheld is not None:
+                digest.update(np.packbits(task.withheld).tobytes())
         return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ class Cumulative(Strategy):
     """Train on every task seen so far."""
 
     name = "cumulative"
+    needs_labels = False
     needs_boundaries = True
 
     def training_data(self, task: Task, history: Sequence[Task], sequence: TaskSequence) -> Sequence[Task]:

@@ -95,6 +95,7 @@ class ER(Strategy):
         self.capacity, self.capacity_bytes, self.replay_size = capacity, capacity_bytes, replay_size
         self.form, self.policy = form if form is not None else Concat(), policy if policy is not None else Reservoir()
         self.insert_epochs, self.start_at_task = insert_epochs, start_at_task
+        self.needs_labels = not isinstance(self.policy, Reservoir)
         self.name = "er" if self.form.name == "concat" else f"er_{self.form.name}"
 
     def attach(self, setting: Setting) -> None:

@@ -60,6 +60,7 @@ class HLOP(Strategy):
     """
 
     needs_boundaries = True
+    needs_labels = False
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ class Joint(Strategy):
     """Train once, on everything."""
 
     name = "joint"
+    needs_labels = False
     needs_boundaries = True
 
     def training_data(self, task: Task, history: Sequence[Task], sequence: TaskSequence) -> Sequence[Task]:

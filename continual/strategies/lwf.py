@@ -42,6 +42,7 @@ class LwF(Strategy):
     """
 
     name = "lwf"
+    needs_labels = False
     needs_boundaries = True
 
     def __init__(self, strength: float = 1.0, temperature: float = 2.0, t_squared: bool = True) -> None:

@@ -7,3 +7,4 @@ class Naive(Strategy):
     """Train on the current task alone."""
 
     name = "naive"
+    needs_labels = False

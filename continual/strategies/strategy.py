@@ -2,7 +2,7 @@
 
 The runner calls, in this order: `attach` and `check_optimizer` once; then per task `before_task`, `training_data`, per
 batch `mix`, `terms`, `after_backward`, `after_step`, and `after_task`. `predict` is what evaluation sees. A strategy
-declares what it needs, and is refused at the start by a scenario that hides it.
+declares what it needs, and is refused at the start by a scenario that hides it (`needs_labels`: of every train sample).
 """
 
 from collections.abc import Sequence
@@ -57,6 +57,7 @@ class Strategy:
     needs_boundaries: bool = False
     needs_task_id_in_training: bool = False
     needs_task_id_in_test: bool = False
+    needs_labels: bool = True
 
     def attach(self, setting: Setting) -> None:
         """Meet the model and the sequence, before any training.
