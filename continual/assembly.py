@@ -14,6 +14,7 @@ from continual.errors import UserError
 from continual.evaluation import part_of
 from continual.objectives import check_input_gradient
 from continual.optimizer_state import example_optimizer
+from continual.robust_matrices import Measurement
 from continual.runner import Parts
 from continual.scenarios import TaskSequence, label_budget, reordered
 from continual.seeding import apart, seeded
@@ -66,6 +67,8 @@ def make_parts(config: RunConfig) -> Parts:
         config.evaluate_future,
         config.optimizer_state == "keep",
         config.evaluate_every,
+        make_measurements(config),
+        config.robustness_every_task,
     )
 
 
@@ -113,6 +116,22 @@ def check_labels(strategy: Strategy, objective: Any, sequence: TaskSequence) -> 
             f"{strategy.name} reads the labels of what it keeps or measures, and num_labelled withholds some; use "
             f"naive, joint, er, lwf, gpm or hlop, or add num_unlabelled=0."
         )
+
+
+def make_measurements(config: RunConfig) -> dict[str, Measurement]:
+    """Build what is measured beside accuracy.
+
+    Raises:
+        UserError: if a name or a description does not fit.
+    """
+    if not isinstance(config.robustness, dict):
+        raise UserError(f"robustness must name evaluations, as in robustness=[pgd20], got {config.robustness!r}.")
+    found = {}
+    for name, description in config.robustness.items():
+        found[name] = build(description, f"robustness.{name}", config.allow)
+        if not callable(getattr(found[name], "measure", None)):
+            raise UserError(f"robustness.{name} must be an evaluation that can `measure`, got {found[name]!r}.")
+    return found
 
 
 def later_optimizer(make_optimizer: Callable[..., Any], config: RunConfig) -> torch.optim.Optimizer:

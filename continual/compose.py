@@ -106,17 +106,21 @@ def _compose(overrides: list[str], config_dir: str | None) -> dict[str, Any]:
     search = [f"hydra.searchpath=['file://{quoted}']"] if config_dir else []
     try:
         with initialize_config_dir(str(config_folder().resolve()), version_base="1.3"):
-            composed = hydra_compose("train", overrides=[*search, *map(_placed, overrides)])
+            placed = [part for override in overrides for part in _placed(override)]
+            composed = hydra_compose("train", overrides=[*search, *placed])
         resolved: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException, ValueError) as problem:
         raise UserError(_sentence(str(problem), overrides, config_dir)) from problem
     return resolved
 
 
-def _placed(override: str) -> str:
-    """Turn `neuron=lif` into the form that says where it belongs."""
+def _placed(override: str) -> list[str]:
+    """Turn `neuron=lif` into the form that says where it belongs, and `robustness=[a,b]` into one choice for each."""
     group, equals, choice = override.partition("=")
-    return f"{PARTS[group]}={choice}" if equals and group in PARTS else override
+    if equals and group == "robustness":
+        names = [name.strip() for name in choice.strip("[]").split(",") if name.strip() not in ("", "null")]
+        return [f"+robustness@robustness.{name}={name}" for name in names]
+    return [f"{PARTS[group]}={choice}" if equals and group in PARTS else override]
 
 
 def _sentence(message: str, overrides: Sequence[str], config_dir: str | None) -> str:

@@ -64,6 +64,8 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
     """Write matrices, metrics and an example of activity; then the report."""
     matrices = state.matrices(parts.sequence, parts.part)
     matrices.save(folder / "accuracy_matrix.npz")
+    if state.robust.matrices:
+        state.robust.save(folder / "robust_matrices.npz")
     save_activity(parts, folder / "activity.npz")
     costs = state.costs.summary()
     records.write("run_end", seconds=costs["seconds"])
@@ -87,6 +89,7 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
         "evaluated_on": parts.part,
         "num_tasks": len(parts.sequence.tasks),
         **summary,
+        **state.robust.summary(),
         **operations,
         **energy_report(**operations),
         "learning_operations": ended[-1]["learning_operations"],

@@ -6,8 +6,8 @@ because every random draw comes from a stream named by seed, purpose, task and e
 """
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from continual.objectives import begin_epoch, cost_of, masked_logits
 from continual.optimizer_state import remembered, take_over
 from continual.progress import Silent
 from continual.records import Records
+from continual.robust_matrices import Measurement, measure_robustness
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import apart, derive_seed, reseed_modules, seeded, stream
 from continual.state import RunState, conditions
@@ -52,6 +53,8 @@ class Parts:
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
         keep_optimizer_state: let each task's optimiser go on with what the one before remembered.
         evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends alone.
+        robustness: measurements by name, each a matrix beside the clean one.
+        robustness_every_task: measure them on all tasks so far after each, not the new one alone.
     """
 
     model: nn.Module
@@ -68,6 +71,8 @@ class Parts:
     evaluate_future: bool = True
     keep_optimizer_state: bool = False
     evaluate_every: int | None = None
+    robustness: Mapping[str, Measurement] = field(default_factory=dict)
+    robustness_every_task: bool = False
 
 
 def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
@@ -103,6 +108,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
                     parts.strategy.after_task(task, data)
             with state.costs.phase("evaluate", reference.device):
                 scores = score(parts, task)
+                attack(parts, state, task)
             state.store(task, scores)
             known = sum(counts for index, counts in scores.answers.items() if index <= task.index)
             store_confusion(folder, parts.sequence, task.index, np.asarray(known))
@@ -197,6 +203,14 @@ def score(parts: Parts, task: Task | None) -> Scores:
     seed = derive_seed(parts.seed, "evaluation", index)
     needs_task_id = strategy.needs_task_id_in_test
     return evaluate(strategy.predict, parts.model, sequence, tasks, seen, parts.part, needs_task_id, seed)
+
+
+def attack(parts: Parts, state: RunState, task: Task) -> None:
+    """Measure robustness after a task, where the run asks for it."""
+    if parts.robustness:
+        network = parts.strategy, parts.model, parts.sequence
+        every = parts.robustness_every_task
+        measure_robustness(parts.robustness, state.robust, *network, task, parts.part, every, parts.seed)
 
 
 def score_seen(parts: Parts, task: Task, step: int) -> Scores:

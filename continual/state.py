@@ -12,6 +12,7 @@ from torch import nn
 from continual.costs import Costs
 from continual.evaluation import EvaluationPart, Scores, part_of
 from continual.metrics import AccuracyMatrices
+from continual.robust_matrices import RobustMatrices
 from continual.scenarios import Task, TaskSequence
 
 
@@ -25,6 +26,7 @@ class RunState:
         baseline: scores of the untrained network.
         tasks_done: finished tasks.
         costs: seconds and peak memory per phase, and what went through the network.
+        robust: what was measured of robustness beside them.
         optimizer: what the optimiser remembered at the last task boundary; empty unless it is kept.
     """
 
@@ -34,6 +36,10 @@ class RunState:
     tasks_done: int = 0
     costs: Costs = field(default_factory=Costs)
     optimizer: dict[str, Any] = field(default_factory=dict)
+    robust: RobustMatrices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.robust = RobustMatrices(len(self.task_aware))
 
     def store(self, task: Task, scores: Scores) -> None:
         """Fill the row of a task."""
@@ -43,7 +49,11 @@ class RunState:
     def report(self, task: Task) -> dict[str, Any]:
         """Give a task's row and cost for the records."""
         rows = {name: getattr(self, name)[task.index].tolist() for name in ("task_aware", "task_agnostic")}
-        return rows | self.costs.task_report()
+        return rows | self.robust_report(task) | self.costs.task_report()
+
+    def robust_report(self, task: Task) -> dict[str, Any]:
+        """Give a task's row of every robust matrix, where there is one."""
+        return {"robustness": self.robust.row(task.index)} if self.robust.matrices else {}
 
     def matrices(self, sequence: TaskSequence, part: EvaluationPart) -> AccuracyMatrices:
         """Give the matrices with counts and baselines."""
@@ -61,6 +71,7 @@ class RunState:
         }
         return {name: with_null(array) for name, array in arrays.items()} | {
             "costs": self.costs.as_json(),
+            "robust": self.robust.as_json(),
             "records_length": records_length,
         }
 
@@ -71,7 +82,9 @@ class RunState:
         untrained, agnostic = (np.array(progress[f"baseline_{name}"], dtype=float) for name in arrays)
         aware_rows, agnostic_rows = arrays.values()
         baseline, costs = Scores(untrained, agnostic, {}, 0), Costs.from_json(progress["costs"])
-        return cls(aware_rows, agnostic_rows, baseline, tasks_done, costs)
+        state = cls(aware_rows, agnostic_rows, baseline, tasks_done, costs)
+        state.robust = RobustMatrices.from_json(len(aware_rows), progress["robust"])
+        return state
 
     @classmethod
     def fresh(cls, num_tasks: int, baseline: Scores) -> "RunState":

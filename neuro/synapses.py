@@ -113,7 +113,7 @@ class Linear(nn.Linear, Synapse):
         """Map [..., in_features] to [..., out_features]."""
         if not self.has_own_backward:
             return F.linear(input, self.weight, self.bias)
-        if torch.is_grad_enabled() and self.projectors:
+        if torch.is_grad_enabled() and self.projectors and self.weight.requires_grad:
             self._projected_rows += min(input.numel() // self.in_features, self.out_features)
         currents: Tensor = _LinearBackward.apply(input, self.weight, self._parts(input, self.weight))  # pyright: ignore[reportAssignmentType]
         return currents if self.bias is None else currents + self.bias
@@ -208,7 +208,7 @@ class Conv2d(nn.Conv2d, Synapse):
         if not self.has_own_backward:
             return super().forward(input)
         geometry = (self.stride, self.padding, self.dilation, self.groups)
-        if torch.is_grad_enabled() and self.projectors:
+        if torch.is_grad_enabled() and self.projectors and self.weight.requires_grad:
             self._projected_rows += self.out_channels
         currents: Tensor = _ConvBackward.apply(input, self.weight, self._parts(input, self.weight), geometry)  # pyright: ignore[reportAssignmentType]
         return currents if self.bias is None else currents + self.bias[:, None, None]

@@ -3,7 +3,7 @@
     x₀ = start,      x_{t+1} = P(x_t + a · steepest(∇ℓ)),      P projects onto ball and box
 
 The network answers in evaluation mode, so norm statistics and dropout neither steer nor see the search; modes come back
-as they were. Only the gradient by the input is asked for, so `.grad` stays empty. The last point is taken, as in
+as they were. Weights are constants meanwhile: `.grad` stays empty, and no time goes into what would fill it. The last point is taken, as in
 training by Madry et al. (2018): the best of all points would make the attack stronger at equal cost, and the training
 another.
 """
@@ -51,16 +51,21 @@ def random_start(images: Tensor, threat: ThreatModel, generator: torch.Generator
 
 @contextmanager
 def answering(forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Put a network in evaluation mode and give every module its own mode back; gradients stay on."""
+    """Put a network in evaluation mode with its weights constant, and give everything its own mode back."""
     modules = list(forward.modules()) if isinstance(forward, nn.Module) else []
+    learned = [p for p in forward.parameters() if p.requires_grad] if isinstance(forward, nn.Module) else []
     modes = [module.training for module in modules]
     try:
         for module in modules:
             module.training = False
+        for parameter in learned:
+            parameter.requires_grad_(False)
         yield
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
+        for parameter in learned:
+            parameter.requires_grad_()
 
 
 def require_threat(threat: ThreatModel) -> ThreatModel:

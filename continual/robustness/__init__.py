@@ -33,6 +33,7 @@ from continual.robustness.norms import L2, LInfinity, Norm
 from continual.robustness.oracle import Oracle
 from continual.robustness.patch_shuffle import patch_shuffle, patch_shuffle_accuracy
 from continual.robustness.report import AttackRow, Point, RobustnessReport
+from continual.robustness.risks import Risks, risks
 from continual.robustness.sanity import Battery, Check, Verdict
 from continual.robustness.scoring import predict, rescore
 from continual.robustness.streams import SampleStreams
@@ -66,6 +67,7 @@ __all__ = [
     "Oracle",
     "Point",
     "RandomNoise",
+    "Risks",
     "RobustnessReport",
     "SampleStreams",
     "Square",
@@ -95,6 +97,7 @@ __all__ = [
     "predict",
     "randomised",
     "rescore",
+    "risks",
     "shared_mask",
     "spiking_standard",
     "standard",

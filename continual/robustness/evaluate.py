@@ -25,6 +25,7 @@ from continual.robustness.attacks.settings import require_at_least_one
 from continual.robustness.checks import require_images, require_labels
 from continual.robustness.oracle import opened, require_steadiness
 from continual.robustness.report import AttackRow, Point, RobustnessReport
+from continual.robustness.risks import risks
 from continual.robustness.sanity import Battery
 from continual.robustness.scoring import predict
 from continual.robustness.streams import SampleStreams
@@ -117,6 +118,15 @@ class Evaluation:
         require_at_least_one(batch_size=self.batch_size)
         if self.num_samples is not None:
             require_at_least_one(num_samples=self.num_samples)
+
+    def without_curve(self) -> "Evaluation":
+        """Give the same evaluation at its own radius alone, without a verdict."""
+        return replace(self, epsilons=(), battery=None)
+
+    def measure(self, model: Model | Target, images: Tensor, labels: Tensor) -> dict[str, float]:
+        """Give what a matrix over tasks holds: `robust`, and `stable`, which asks for no label; see `risks`."""
+        found = risks(self, model, images, labels)
+        return {"robust": 1 - found.robust, "stable": 1 - found.stability}
 
     def __call__(self, model: Model | Target, data: Data) -> RobustnessReport:
         """Evaluate one network; see `evaluate`."""

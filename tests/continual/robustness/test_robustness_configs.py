@@ -48,4 +48,4 @@ def test_every_configuration_builds_and_runs_small(choice):
 
 def test_an_evaluation_refuses_no_samples():
     with pytest.raises(ValueError, match="num_samples must be a whole number of at least 1, got 0"):
-        replace(described("pgd_linf"), num_samples=0)
+        replace(described("pgd20"), num_samples=0)
