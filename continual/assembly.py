@@ -17,6 +17,7 @@ from continual.optimizer_state import example_optimizer
 from continual.robust_matrices import Measurement
 from continual.runner import Parts
 from continual.scenarios import TaskSequence, label_budget, reordered
+from continual.schedules import check_watched
 from continual.seeding import apart, seeded
 from continual.strategies import Setting, Strategy
 from neuro.lateral import evaluating, last_linear
@@ -51,7 +52,7 @@ def make_parts(config: RunConfig) -> Parts:
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     check_fit(model, objective, sequence, config)
-    check_schedule(make_optimizer([nn.Parameter(torch.zeros(1))]), make_schedule, config.epochs)
+    check_schedule(make_optimizer([nn.Parameter(torch.zeros(1))]), make_schedule, config.epochs, sequence)
     return Parts(
         model,
         sequence,
@@ -202,15 +203,21 @@ def check_fit(model: nn.Module, objective: Any, sequence: TaskSequence, config: 
         raise UserError(str(problem)) from problem
 
 
-def check_schedule(optimizer: Any, make_schedule: Callable[..., Any] | None, epochs: int) -> None:
+def check_schedule(
+    optimizer: Any, make_schedule: Callable[..., Any] | None, epochs: int, sequence: TaskSequence
+) -> None:
     """Run a schedule through the epochs of one task.
 
     Raises:
-        UserError: if it fails on the way.
+        UserError: if it fails on the way, or wants to see validation data where there is none.
     """
     if make_schedule is None:
         return
     schedule = make_schedule(optimizer)
+    try:
+        check_watched(schedule, [task.name for task in sequence.tasks if task.validation is None])
+    except ValueError as problem:
+        raise UserError(f"schedule: {problem}") from problem
     optimizer.step()
     for _ in range(epochs):
         try:

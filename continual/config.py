@@ -49,6 +49,7 @@ class RunConfig:
         evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends of tasks alone.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
         robustness: evaluations by name, each measured after every task as a matrix of its own.
+        published: of a preset, the number it is to reproduce: source, acc_final, bwt and tolerance, in percent.
         robustness_every_task: measure them on all tasks so far after each; else on the new one, and on all at the end.
         head: name of the head's layer; None for the last linear one.
         device: where to compute.
@@ -83,6 +84,7 @@ class RunConfig:
     evaluate_future: bool = True
     robustness: Any = field(default_factory=dict)
     robustness_every_task: bool = False
+    published: Any = None
     head: str | None = None
     device: str = "cpu"
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"

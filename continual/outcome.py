@@ -12,9 +12,12 @@ from continual.batches import as_tensors
 from continual.checkpoint import FORMAT_VERSION, write_atomically
 from continual.config import RunConfig
 from continual.energy import energy_report
+from continual.errors import UserError
 from continual.evaluation import part_of
 from continual.metrics import AccuracyMatrices, Within, own_matrix, summarise, summarise_within
+from continual.published import judged
 from continual.records import Records
+from continual.run_folder import read_config
 from continual.runner import Parts, steps_per_task
 from continual.seeding import apart
 from continual.state import RunState, conditions
@@ -82,6 +85,7 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
         summary["undefined"] |= {name + suffix: reason for name, reason in found.pop("undefined").items()}
         summary |= {name + suffix: value for name, value in found.items()}
     summary["undefined"] |= state.costs.reasons()
+    summary |= against_published(folder, summary)
     metrics = {
         "format_version": FORMAT_VERSION,
         "strategy": parts.strategy.name,
@@ -99,6 +103,20 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
     write_atomically(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
     draw_report(folder)
     return Result(folder, matrices, metrics, parts.model)
+
+
+def against_published(folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Compare with the number that the run's preset is to reproduce; nothing for a run of no preset."""
+    config = read_config(folder)
+    if not config.get("published"):
+        return {}
+    from continual.compose import compose  # Hydra stays out of runs that need it not
+
+    try:
+        preset = compose([f"experiment={config['name']}"])
+    except UserError:
+        preset = {}
+    return judged(config, preset, metrics)
 
 
 def draw_report(folder: Path) -> None:

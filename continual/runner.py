@@ -26,9 +26,11 @@ from continual.progress import Silent
 from continual.records import Records
 from continual.robust_matrices import Measurement, measure_robustness
 from continual.scenarios import Task, TaskSequence
+from continual.schedules import watch_validation
 from continual.seeding import apart, derive_seed, reseed_modules, seeded, stream
 from continual.state import RunState, conditions
 from continual.strategies import Strategy
+from continual.validation_loss import validation_loss
 from continual.within import Watch
 from neuro.learning import Rule
 from neuro.statistics import measure_activity
@@ -140,6 +142,7 @@ def train_task(
     if parts.keep_optimizer_state:
         take_over(optimizer, parts.model, state.optimizer)
     schedule = parts.make_schedule(optimizer) if parts.make_schedule is not None else None
+    watch_validation(schedule, lambda: validation_loss(parts.model, parts.sequence, task, parts.seed))
     parts.strategy.before_task(task, optimizer)
     watch = Watch(parts.evaluate_every, lambda step: score_seen(parts, task, step), state, records, task)
     for epoch in range(parts.epochs):

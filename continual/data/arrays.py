@@ -79,6 +79,7 @@ class Dataset:
         test: What is scored.
         num_classes: Number of labels; every target is below it.
         checksum: SHA-256 over all parts, computed when left empty.
+        groups: Classes that belong together, such as superclasses; empty where the data says nothing.
 
     Raises:
         TypeError: A part has another part's type, for example a `Test` where a `Train` belongs.
@@ -91,6 +92,7 @@ class Dataset:
     test: Test
     num_classes: int
     checksum: str = ""
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         check_parts(self.train, self.validation, self.test)

@@ -1,5 +1,6 @@
 """Models that need both engines or neither."""
 
+from continual.models.convolutional import alexnet_style, lenet
 from continual.models.relu_mlp import relu_mlp
 
-__all__ = ["relu_mlp"]
+__all__ = ["alexnet_style", "lenet", "relu_mlp"]

@@ -3,9 +3,9 @@
     x₀ = start,      x_{t+1} = P(x_t + a · steepest(∇ℓ)),      P projects onto ball and box
 
 The network answers in evaluation mode, so norm statistics and dropout neither steer nor see the search; modes come back
-as they were. Weights are constants meanwhile: `.grad` stays empty, and no time goes into what would fill it. The last point is taken, as in
-training by Madry et al. (2018): the best of all points would make the attack stronger at equal cost, and the training
-another.
+as they were. Weights are constants meanwhile: `.grad` stays empty, and no time goes into what would fill it. The last
+point is taken, as in training by Madry et al. (2018): the best of all points would be a stronger attack at equal cost,
+and another training.
 """
 
 from collections.abc import Callable, Iterator

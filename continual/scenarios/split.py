@@ -54,7 +54,7 @@ def split(
     tasks = []
     for index, labels in enumerate(order.reshape(num_tasks, width)):
         rows = np.arange(width) + (0 if mode == "domain" else index * width)
-        tasks.append(_task_of(dataset, index, labels, rows))
+        tasks.append(task_of_classes(dataset, index, labels, rows))
     num_rows = width if mode == "domain" else dataset.num_classes
     return TaskSequence(f"split {dataset.name}", tuple(tasks), mode, num_rows, train_logits)
 
@@ -71,7 +71,7 @@ def class_order(num_classes: int, order_seed: int | None) -> npt.NDArray[np.int6
     return named_generator(order_seed, "class order").permutation(num_classes)
 
 
-def _task_of(dataset: Dataset, index: int, labels: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> Task:
+def task_of_classes(dataset: Dataset, index: int, labels: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> Task:
     """Take the samples of `labels` from every part, with label `labels[i]` as row `rows[i]`."""
     row_of = np.full(dataset.num_classes, -1, dtype=np.int64)
     row_of[labels] = rows

@@ -37,8 +37,8 @@ class LearnedPositions(nn.Module):
         """Give [B or 1, L, D].
 
         Raises:
-            ValueError: if a place lies beyond the table. On a GPU only the number of tokens is looked at, for looking
-                at their places would wait for the device.
+            ValueError: if a place lies beyond the table. Not on a GPU, where looking would wait for the device and
+                torch's own assertion speaks instead.
         """
         check_length(positions.place, self.table.num_embeddings)
         return self.table(positions.place)
@@ -74,9 +74,9 @@ def check_length(index: Tensor, max_length: int) -> None:
     Raises:
         ValueError: if there are any.
     """
-    longest = index.shape[-1]
-    if index.device.type == "cpu" and index.numel():
-        longest = max(longest, int(index.max()) + 1)
+    if index.device.type != "cpu" or not index.numel():
+        return
+    longest = int(index.max()) + 1  # not the number of tokens: places inside segments start again
     if longest > max_length:
         raise ValueError(
             f"The table of positions has {max_length} rows, got a sequence of {longest} tokens; "

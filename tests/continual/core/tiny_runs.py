@@ -38,6 +38,7 @@ def small_data(validation=0.0):
     )
 
 
+NO_NEURONS = ("model=relu", "model=lenet", "model=alexnet")
 PLAIN = ("epochs", "batch_size", "dtype", "evaluate_on", "evaluate_future")
 COMPOSED_BELOW = ("sizes", "schedule")  # other keys are interpolated from these
 
@@ -47,7 +48,7 @@ def composed(*overrides):
     """Let Hydra compose a tiny run; its neurons fire easily, so that no layer stays silent."""
     kind = next((o for o in overrides if o.startswith("model=")), "model=spiking_mlp")
     other_neurons = any(o.startswith(("neuron=recurrent", "rule=dsr")) for o in overrides)
-    lively = () if kind.startswith("model=relu") or other_neurons else ("model.neuron.threshold=0.3",)
+    lively = () if kind.startswith(NO_NEURONS) or other_neurons else ("model.neuron.threshold=0.3",)
     narrow = ("model.hidden=[12,12]",) if kind.endswith("mlp") else ()
     return compose(["debug=tiny", *narrow, "optimizer.lr=0.5", *lively, *overrides])
 
