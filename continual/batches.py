@@ -101,7 +101,7 @@ def gather(
 
     Args:
         tasks: whose data is used.
-        current: the task being learned; in class mode it decides which rows compete.
+        current: the task being learned; in class mode it decides which rows compete, beside those of `tasks`.
         sequence: the whole sequence; where it hides its boundaries, every sample is told to be of task 0.
         device: where the tensors go.
         dtype: of the inputs.
@@ -109,6 +109,8 @@ def gather(
     parts = [as_tensors(task.train, device, dtype) for task in tasks]
     origins = torch.cat([origins_of(task) for task in tasks])
     active = training_rows(sequence, current)
+    for task in tasks:  # an old sample whose row did not compete would cost infinitely much
+        active = active | row_mask(task.trained_rows, sequence.num_classes)
     if sequence.mode == "task":
         own = torch.stack([row_mask(task.classes, sequence.num_classes) for task in sequence.tasks])[origins]
         active = own[0] if bool((own == own[0]).all()) else own
