@@ -17,12 +17,13 @@ stopped.
 """
 
 import argparse
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 from permuted_mnist5k import difference, interval, run_cell
 
 import continual
+from continual.errors import DivergedError
 
 TUNING_SEEDS = (1000, 1001)
 LEARNING_RATES = (0.1, 0.05, 0.2)
@@ -80,7 +81,8 @@ def compete(pool: Executor, shared: tuple[str, ...], names: list[str], num_seeds
     """Tune and run everyone, HLOP first if it is there: the memories hold as many bytes as it does."""
     without = [name for name in names if not CONTESTANTS[name].has_memory]
     metrics, tuned = run_all(pool, shared, without, num_seeds)
-    of_hlop = [metrics["hlop", seed]["stored_bytes"] for seed in range(num_seeds) if "hlop" in without]
+    ended = [metrics["hlop", seed] for seed in range(num_seeds) if "hlop" in without]
+    of_hlop = [run["stored_bytes"] for run in ended if run]
     room = (f"strategy.capacity_bytes={min(of_hlop)}", "strategy.capacity=null") if of_hlop else ()
     others = run_all(pool, (*shared, *room), [name for name in names if name not in without], num_seeds)
     return metrics | others[0], tuned | others[1]
@@ -94,7 +96,15 @@ def run_all(pool: Executor, shared: tuple[str, ...], names: list[str], num_seeds
         for seed in range(num_seeds)
         for name in names
     }
-    return {cell: future.result() for cell, future in cells.items()}, tuned
+    return {cell: finished(future) for cell, future in cells.items()}, tuned
+
+
+def finished(future: Future) -> dict | None:
+    """Give a run's metrics, or None where its loss stopped being finite."""
+    try:
+        return future.result()
+    except DivergedError:
+        return None
 
 
 def tune(pool: Executor, shared: tuple[str, ...], contestant: Contestant) -> tuple[str, ...]:
@@ -121,6 +131,9 @@ def print_table(metrics: dict, tuned: dict, num_seeds: int) -> None:
     print("| strategy | ACC | BWT | ACC when learned | stored, kB | seconds | tuned |\n|---|---|---|---|---|---|---|")
     for name in names:
         found = [metrics[name, seed] for seed in range(num_seeds)]
+        if diverged := sum(run is None for run in found):
+            print(f"| {name} | diverged on {diverged} of {num_seeds} seeds | | | | | {', '.join(tuned[name])} |")
+            continue
         cells = [interval([run[column] for run in found]) for column in COLUMNS]
         stored, seconds = (sum(run[key] for run in found) / num_seeds for key in ("stored_bytes", "seconds"))
         chosen = ", ".join(override.removeprefix("strategy.").removeprefix("optimizer.") for override in tuned[name])
@@ -131,7 +144,7 @@ def print_table(metrics: dict, tuned: dict, num_seeds: int) -> None:
     )
     print("|---|---|---|---|")
     for first, second in pairs:
-        if first in names and second in names:
+        if all(metrics.get((name, seed)) for name in (first, second) for seed in range(num_seeds)):
             cells = [difference(metrics, first, second, column, num_seeds) for column in COLUMNS]
             print(f"| {first} − {second} | {' | '.join(cells)} |")
 

@@ -10,6 +10,7 @@ from torch import nn
 from continual.batches import as_tensors
 from continual.config import RunConfig, build, call
 from continual.data import Dataset
+from continual.energy import constants_from
 from continual.errors import UserError
 from continual.evaluation import part_of
 from continual.objectives import check_input_gradient
@@ -52,6 +53,7 @@ def make_parts(config: RunConfig) -> Parts:
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     check_fit(model, objective, sequence, config)
+    constants_from(config.energy)
     check_schedule(make_optimizer([nn.Parameter(torch.zeros(1))]), make_schedule, config.epochs, sequence)
     return Parts(
         model,
@@ -70,6 +72,7 @@ def make_parts(config: RunConfig) -> Parts:
         config.evaluate_every,
         make_measurements(config),
         config.robustness_every_task,
+        config.keep_checkpoints == "all",
     )
 
 

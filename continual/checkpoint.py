@@ -39,8 +39,8 @@ class Checkpoint(NamedTuple):
     optimizer: dict[str, Any]
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint beside the old one, switch to it in one step, then drop the old one."""
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: bool = False) -> None:
+    """Write a checkpoint beside the old one, switch to it in one step, then drop the old one unless all are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"after_task_{checkpoint.tasks_done:02d}.safetensors"
     kept = {key: value for key, value in checkpoint.optimizer.items() if isinstance(value, Tensor)}
@@ -55,23 +55,30 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "conditions": checkpoint.conditions,
         "optimizer": {key: value for key, value in checkpoint.optimizer.items() if key not in kept},
     }
-    write_atomically(folder / "state.json", json.dumps(state, indent=1).encode())
+    described = json.dumps(state, indent=1).encode()
+    if keep:
+        write_atomically((folder / name).with_suffix(".json"), described)
+    write_atomically(folder / "state.json", described)
     for old in folder.glob("after_task_*.safetensors"):
-        if old.name != name:
+        if old.name != name and not old.with_suffix(".json").exists():
             old.unlink()
 
 
-def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """Read the checkpoint of a run, or None if it has none yet.
+def read_checkpoint(folder: Path, tasks_done: int | None = None) -> Checkpoint | None:
+    """Read the last checkpoint of a run, or the one after so many tasks; None if there is none.
 
     Raises:
         UserError: if a part is missing, damaged or of another format.
     """
     path = folder / "state.json"
+    if tasks_done is not None and (kept := folder / f"after_task_{tasks_done:02d}.json").exists():
+        path = kept
     if not path.exists():
         return None
     try:
         state = json.loads(path.read_text())
+        if tasks_done is not None and state["tasks_done"] != tasks_done:
+            return None
         content = (folder / state["tensors"]).read_bytes()
         numbers = state["optimizer"]
         intact = hashlib.sha256(content).hexdigest() == state["sha256"] and state["format_version"] == FORMAT_VERSION

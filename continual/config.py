@@ -19,7 +19,7 @@ from typing import Any, Literal, Union
 from continual.errors import UserError
 
 ALLOWED = ("neuro", "continual", "transformers_core", "torch.nn", "torch.optim")
-NOT_HASHED = ("device", "threads", "output", "overwrite", "dry_run", "resume", "allow")
+NOT_HASHED = ("device", "threads", "output", "overwrite", "dry_run", "resume", "allow", "keep_checkpoints")
 """Keys that do not change what a run computes, but for rounding."""
 
 
@@ -49,6 +49,7 @@ class RunConfig:
         evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends of tasks alone.
         evaluate_future: score tasks before they are learned too; forward transfer needs it.
         robustness: evaluations by name, each measured after every task as a matrix of its own.
+        energy: picojoules per_mac and per_synaptic_operation, which the estimate of energy stands on.
         published: of a preset, the number it is to reproduce: source, acc_final, bwt and tolerance, in percent.
         robustness_every_task: measure them on all tasks so far after each; else on the new one, and on all at the end.
         head: name of the head's layer; None for the last linear one.
@@ -58,6 +59,8 @@ class RunConfig:
         output: folder that run folders go into.
         overwrite: redo a run that is there.
         dry_run: only say what would be done.
+        keep_checkpoints: of every task boundary (all), so that a run can be forked there, or of the last (latest).
+        parent: of a fork, the run and the task it went on from.
         resume: auto refuses to go on under conditions that change bits; force goes on.
         allow: packages that targets may lie in, beside ours.
     """
@@ -85,6 +88,7 @@ class RunConfig:
     robustness: Any = field(default_factory=dict)
     robustness_every_task: bool = False
     published: Any = None
+    energy: Any = field(default_factory=dict)
     head: str | None = None
     device: str = "cpu"
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
@@ -93,6 +97,8 @@ class RunConfig:
     overwrite: bool = False
     dry_run: bool = False
     resume: Literal["auto", "force"] = "auto"
+    keep_checkpoints: Literal["latest", "all"] = "latest"
+    parent: Any = None
     allow: Sequence[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

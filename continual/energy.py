@@ -7,7 +7,9 @@ multiply-accumulate both; a spike only adds its weight. Memory traffic, which us
 left out, so this compares networks and measures none.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from continual.errors import UserError
 
 PICOJOULES_PER_MAC = 4.6
 PICOJOULES_PER_SYNAPTIC_OPERATION = 0.9
@@ -35,10 +37,37 @@ def estimated_energy(
     return (per_mac * (macs or 0.0) + per_synaptic_operation * (synaptic_operations or 0.0)) * 1e-12
 
 
-def energy_report(synaptic_operations: float, macs: float) -> dict[str, Any]:
+class Picojoules(NamedTuple):
+    """What an operation costs.
+
+    Attributes:
+        per_mac: picojoules of a multiply-accumulate.
+        per_synaptic_operation: picojoules of an addition that a spike causes.
+    """
+
+    per_mac: float = PICOJOULES_PER_MAC
+    per_synaptic_operation: float = PICOJOULES_PER_SYNAPTIC_OPERATION
+
+
+def constants_from(description: Any) -> Picojoules:
+    """Read the constants of a configuration, `energy={per_mac: 4.6, per_synaptic_operation: 0.9}`.
+
+    Raises:
+        UserError: if a key is unknown or a value is no number of at least 0.
+    """
+    given = description if isinstance(description, dict) else {"energy": description}
+    for key, value in given.items():
+        if key not in Picojoules._fields:
+            raise UserError(f"energy has the keys {', '.join(Picojoules._fields)}, got {key!r}.")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise UserError(f"energy.{key} must be picojoules of at least 0, got {value!r}.")
+    return Picojoules(**given)
+
+
+def energy_report(synaptic_operations: float, macs: float, constants: Picojoules) -> dict[str, Any]:
     """Give the estimate for one test sample with the constants it stands on, for `metrics.json`."""
     return {
-        "energy_joules_estimate": estimated_energy(synaptic_operations, macs),
-        "energy_picojoules_per_mac": PICOJOULES_PER_MAC,
-        "energy_picojoules_per_synaptic_operation": PICOJOULES_PER_SYNAPTIC_OPERATION,
+        "energy_joules_estimate": estimated_energy(synaptic_operations, macs, *constants),
+        "energy_picojoules_per_mac": constants.per_mac,
+        "energy_picojoules_per_synaptic_operation": constants.per_synaptic_operation,
     }

@@ -11,7 +11,7 @@ from torch import nn
 from continual.batches import as_tensors
 from continual.checkpoint import FORMAT_VERSION, write_atomically
 from continual.config import RunConfig
-from continual.energy import energy_report
+from continual.energy import constants_from, energy_report
 from continual.errors import UserError
 from continual.evaluation import part_of
 from continual.metrics import AccuracyMatrices, Within, own_matrix, summarise, summarise_within
@@ -85,7 +85,8 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
         summary["undefined"] |= {name + suffix: reason for name, reason in found.pop("undefined").items()}
         summary |= {name + suffix: value for name, value in found.items()}
     summary["undefined"] |= state.costs.reasons()
-    summary |= against_published(folder, summary)
+    config = read_config(folder)
+    summary |= against_published(config, summary)
     metrics = {
         "format_version": FORMAT_VERSION,
         "strategy": parts.strategy.name,
@@ -95,7 +96,7 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
         **summary,
         **state.robust.summary(),
         **operations,
-        **energy_report(**operations),
+        **energy_report(**operations, constants=constants_from(config["energy"])),
         "learning_operations": ended[-1]["learning_operations"],
         "stored_bytes": ended[-1]["stored_bytes"],
         **costs,
@@ -105,9 +106,8 @@ def finish(parts: Parts, state: RunState, folder: Path, records: Records) -> Res
     return Result(folder, matrices, metrics, parts.model)
 
 
-def against_published(folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+def against_published(config: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
     """Compare with the number that the run's preset is to reproduce; nothing for a run of no preset."""
-    config = read_config(folder)
     if not config.get("published"):
         return {}
     from continual.compose import compose  # Hydra stays out of runs that need it not

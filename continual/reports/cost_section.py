@@ -30,7 +30,9 @@ def _phases(run: RunFolder) -> str:
         for phase, title in _PHASES
     ]
     total = ("whole run", duration(run.number("seconds")), MISSING)
-    caption = "Wall time and the most memory in use, on the machine of the run."
+    on_cpu = (run.start.get("conditions") or {}).get("device") == "cpu"
+    whose = "; on a CPU that is the whole process's, data and libraries among it" if on_cpu else ""
+    caption = f"Wall time and the most memory in use, on the machine of the run{whose}."
     return markup.table(("phase", "time", "peak memory"), [*rows, total], caption)
 
 

@@ -22,7 +22,12 @@ from continual.errors import UserError
 from continual.quadratic_penalty import shares_head
 from continual.scenarios import Task
 from continual.seeding import derive_seed
-from continual.strategies.projecting import chosen_batches, head_rows, require_at_least_one
+from continual.strategies.projecting import (
+    chosen_batches,
+    head_rows,
+    require_at_least_one,
+    standing_still,
+)
 from continual.strategies.strategy import LayerRank, Setting, Strategy
 from neuro.lateral import (
     Consolidation,
@@ -192,9 +197,10 @@ class HLOP(Strategy):
         return self._summary
 
     def notices(self) -> list[str]:
-        """Say which layers will be full, and which are."""
+        """Say what stands still, which layers will be full, and which are."""
         if not self._summary:
-            return planned_saturation(self.sizes, self._widths, len(self._setting.sequence.tasks))
+            planned = planned_saturation(self.sizes, self._widths, len(self._setting.sequence.tasks))
+            return standing_still(self._protection) + planned
         full = [note for layer in self._summary if (note := saturation_of(layer)) is not None]
         return full + [SILENCE.format(name=name) for name in self._silent]
 

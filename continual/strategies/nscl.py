@@ -157,6 +157,10 @@ class NSCL(Strategy):
         self._make_maps()
         self._path.resume(state["counters"], self._maps)
 
+    def notices(self) -> list[str]:
+        """Say what no map protects, and which layers nothing reached."""
+        return self._path.notices()
+
     def ranks(self) -> list[LayerRank]:
         """Give how many directions of each layer are out of reach."""
         return self._summary

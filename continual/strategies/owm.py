@@ -102,6 +102,10 @@ class OWMOnline(Strategy):
         self._matrices.load(state)
         self._path.resume(state["counters"], self._matrices.maps)
 
+    def notices(self) -> list[str]:
+        """Say what no map protects, and which layers nothing reached."""
+        return self._path.notices()
+
     @property
     def stored_bytes(self) -> int:
         """Bytes of every P, and of the anchors that applied updates are measured from."""
@@ -178,6 +182,10 @@ class OWMTaskEnd(Strategy):
         """Take them back and put them into force again."""
         self._matrices.load(state)
         self._path.resume(state["counters"], self._matrices.maps)
+
+    def notices(self) -> list[str]:
+        """Say what no map protects, and which layers nothing reached."""
+        return self._path.notices()
 
     @property
     def stored_bytes(self) -> int:

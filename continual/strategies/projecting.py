@@ -17,7 +17,18 @@ from continual.quadratic_penalty import shares_head
 from continual.scenarios import Task, TaskSequence
 from continual.seeding import apart, stream
 from continual.strategies.strategy import Setting
-from neuro.lateral import AnyProjector, HeadRows, Moment, RowSource, WeightGuard, WeightSite, second_moments
+from neuro.lateral import (
+    AnyProjector,
+    HeadRows,
+    Moment,
+    RowSource,
+    WeightGuard,
+    WeightSite,
+    second_moments,
+    unprotected_parameters,
+)
+
+SILENCE = "Nothing reached layer {name!r} in this task, so the task has no direction there to protect."
 
 
 class ProjectionPath:
@@ -40,6 +51,7 @@ class ProjectionPath:
         self.guard = WeightGuard(setting.model, setting.head, shares_head(setting.sequence), trace_side=True)
         self.presynaptic = setting.rule.presynaptic(setting.model)
         self.num_tasks, self.spent = 0, 0
+        self.silent: list[str] = []
         self._on_gradient = True
 
     @property
@@ -86,7 +98,14 @@ class ProjectionPath:
         with apart(setting.model, setting.seed, "consolidation", task.index):
             found = second_moments(setting.model, self.sites, chosen, rows, self.presynaptic, choice)
         self.spent += sum(found[site.name].num_rows * site.width**2 for site in self.sites)
+        self.silent = [name for name, moment in found.items() if not bool(moment.total.any())]
         return found
+
+    def notices(self) -> list[str]:
+        """Say at the start what no map protects, and after a task which layers nothing reached."""
+        return (
+            standing_still(self.guard) if self.num_tasks == 0 else [SILENCE.format(name=name) for name in self.silent]
+        )
 
     def batches(self, task: Task, data: TrainingData, max_samples: int | None, batch_size: int) -> list[Tensor]:
         """Draw inputs for the pass at a task's end, and count their way through the network."""
@@ -117,6 +136,13 @@ class ProjectionPath:
         self.num_tasks, self.spent, self.guard.projecting = (int(count) for count in counters)
         if self.num_tasks:
             self.guard.enforce(maps)
+
+
+def standing_still(guard: WeightGuard) -> list[str]:
+    """Say, in a sentence or none, which parameters no map can protect and are therefore frozen from task 2 on."""
+    names = unprotected_parameters(guard.model, guard.sites, guard.head.module)
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return [f"No projection can protect {shown}: they stand still from the second task on."] if names else []
 
 
 def shared_rows(sequence: TaskSequence, task: Task) -> Tensor:

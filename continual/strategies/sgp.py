@@ -122,6 +122,10 @@ class SGP(Strategy):
             self._maps[name] = SoftProjector(basis.to(held.directions), shares.to(held.shares))
         self._path.resume(state["counters"], self._in_force())
 
+    def notices(self) -> list[str]:
+        """Say what no map protects, and which layers nothing reached."""
+        return self._path.notices()
+
     def ranks(self) -> list[LayerRank]:
         """Give what the last task left in each layer."""
         return self._summary

@@ -1,6 +1,12 @@
 """Lateral circuits: subspaces that learn what tasks use, and projections that keep learning out of them."""
 
-from neuro.lateral.freezing import HeadRows, freeze_statistics, freeze_unprotected, last_linear
+from neuro.lateral.freezing import (
+    HeadRows,
+    freeze_statistics,
+    freeze_unprotected,
+    last_linear,
+    unprotected_parameters,
+)
 from neuro.lateral.guard import ProjectsRows, WeightGuard, linear_in_gradient
 from neuro.lateral.learning import Eigen, Hebbian, HebbianAccumulated, Learned, SubspaceLearning, leading_rows
 from neuro.lateral.moments import BatchMean, EveryRow, Moment, RowSource, second_moments
@@ -72,5 +78,6 @@ __all__ = [
     "second_moments",
     "smaller_projector",
     "tapped",
+    "unprotected_parameters",
     "weight_sites",
 ]

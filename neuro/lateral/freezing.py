@@ -56,15 +56,19 @@ def freeze_unprotected(model: nn.Module, sites: Iterable[WeightSite], head: nn.M
     Returns:
         Names of the frozen parameters.
     """
-    trained = {id(site.weight) for site in sites} | {id(parameter) for parameter in head.parameters(recurse=False)}
-    frozen = []
-    for name, parameter in model.named_parameters():
-        if id(parameter) not in trained:
-            parameter.requires_grad_(False)
-            parameter.grad = None
-            frozen.append(name)
+    frozen = unprotected_parameters(model, sites, head)
+    for name in frozen:
+        parameter = model.get_parameter(name)
+        parameter.requires_grad_(False)
+        parameter.grad = None
     freeze_statistics(model)
     return frozen
+
+
+def unprotected_parameters(model: nn.Module, sites: Iterable[WeightSite], head: nn.Module) -> list[str]:
+    """Name every parameter that is neither a protected weight nor the head's."""
+    trained = {id(site.weight) for site in sites} | {id(parameter) for parameter in head.parameters(recurse=False)}
+    return [name for name, parameter in model.named_parameters() if id(parameter) not in trained]
 
 
 def freeze_statistics(model: nn.Module) -> None:

@@ -316,7 +316,7 @@ def test_a_plain_cnn_with_norms_and_biases_is_protected_under_adam():
 
 
 def test_a_convolution_with_stride_two_shows_a_row_per_output_and_not_per_pixel():
-    """hlop-snn.md 7.2: unfolding with stride 1 shows four times the rows, and another second moment."""
+    """Unfolding with stride 1 shows four times the rows, and another second moment."""
     layer = Conv2d(2, 3, 3, stride=2, padding=1)
     inputs = drawn(4, 2, 8, 8).abs() * torch.linspace(0, 1, 8)
     (site,) = sites_of(layer)

@@ -1,4 +1,4 @@
-"""What HLOP's released code gets wrong, stated as behaviour that ours must show (hlop-snn.md, section 7).
+"""What HLOP's released code gets wrong, stated as behaviour that ours must show.
 
 Defects that other files hold down already:
 

@@ -174,7 +174,7 @@ def learned(spikes, seed):
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_spikes_learn_the_subspace_of_linear_neurons_and_leave_the_energy_of_their_step(seed):
-    """hlop-snn.md 3.7: one accuracy for all; what stays inside after projecting is k steps of variance (S/N)²/12."""
+    """One accuracy for all; what stays inside after projecting is k steps of variance (S/N)²/12."""
     angles, left = [], []
     for spikes in (LateralSpikes(20.0, 40), LateralSpikes(20.0, 1000), None):
         subspace, true, rows = learned(spikes, seed)

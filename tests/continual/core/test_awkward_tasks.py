@@ -2,13 +2,18 @@
 
 import numpy as np
 import pytest
-from tiny_runs import launch, measured, records_of, small_data
+import torch
+from tiny_runs import described, launch, measured, records_of, small_data
 from torch import randperm
 
+from continual.assembly import make_parts
+from continual.batches import gather
 from continual.compose import choices
+from continual.config import RunConfig
 from continual.data import Test, Train
 from continual.errors import UserError
 from continual.metrics import bwt
+from continual.progress import Silent
 from continual.scenarios import Task, TaskSequence, permuted, split
 from continual.seeding import stream
 from continual.strategies import Strategy
@@ -130,3 +135,61 @@ def test_tasks_of_equal_size_are_visited_in_orders_of_their_own():
     assert len({tuple(order.tolist()) for order in orders}) == 6
     again = randperm(200, generator=stream(0, "order", 1, 0))
     assert again.tolist() == orders[2].tolist()
+
+
+@pytest.mark.parametrize("strategy", ["hlop", "gpm", "sgp", "owm_taskend", "owm_online", "nscl"])
+def test_projection_names_what_it_cannot_protect_and_the_layers_that_nothing_reached(tmp_path, strategy):
+    class Telling(Silent):
+        def __init__(self):
+            self.heard = []
+
+        def notice(self, text):
+            self.heard.append(text)
+
+    sequence, progress = sequence_of("domain", ((0, 1), (0, 1)), (40, 40)), Telling()
+    launch(
+        tmp_path,
+        *RELU,
+        "model.bias=true",
+        f"strategy={strategy}",
+        "evaluate_future=false",
+        own={"scenario": sequence, "data": None},
+        progress=progress,
+    )
+    (named,) = [text for text in progress.heard if "stand still from the second task on" in text]
+    assert "fc1.bias" in named
+    assert "weight" not in named
+
+
+@pytest.mark.parametrize("strategy", ["sgp", "nscl"])
+def test_a_layer_that_nothing_reached_is_named(strategy):
+    data = small_data()
+    dark = Train(np.zeros_like(data.train.inputs[:20]), data.train.targets[:20])
+    task = Task(0, "dark", dark, None, Test(data.test.inputs, data.test.targets), tuple(range(10)))
+    sequence = TaskSequence("dark", (task,), "domain", 10)
+    described_run = launch_parts(strategy, sequence)
+    assert any("Nothing reached layer 'fc1'" in text for text in described_run.strategy.notices())
+
+
+def launch_parts(strategy, sequence):
+    """The parts of a run whose only task was consolidated without training."""
+    config = RunConfig.from_dict(described(*RELU, f"strategy={strategy}") | {"scenario": sequence, "data": None})
+    parts = make_parts(config)
+    task = sequence.tasks[0]
+    parts.model[0] = torch.nn.Identity()  # without it a dark pixel is not 0
+    optimizer = parts.make_optimizer(list(parts.model.parameters()))
+    parts.strategy.before_task(task, optimizer)
+    reference = next(parts.model.parameters())
+    parts.strategy.after_task(task, gather([task], task, sequence, reference.device, reference.dtype))
+    return parts
+
+
+def test_the_constants_of_the_energy_estimate_can_be_set_and_stand_beside_it(tmp_path):
+    usual = measured(launch(tmp_path, *RELU, "strategy=naive").folder)
+    own = measured(launch(tmp_path, *RELU, "strategy=naive", energy={"per_mac": 1.0}).folder)
+    assert usual["energy_picojoules_per_mac"] == 4.6
+    assert own["energy_picojoules_per_mac"] == 1.0
+    assert own["energy_joules_estimate"] == pytest.approx(own["macs"] * 1e-12)
+    for wrong in ({"per_mac": -1}, {"per_multiplication": 1.0}, 3):
+        with pytest.raises(UserError, match="energy"):
+            launch(tmp_path, *RELU, energy=wrong)

@@ -1,4 +1,4 @@
-"""A run stopped anywhere goes on to the very bits of one that was not (continual.md, invariants 24, 25, 28)."""
+"""A run stopped anywhere goes on to the very bits of one that was not."""
 
 import importlib
 import itertools

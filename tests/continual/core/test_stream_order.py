@@ -1,4 +1,4 @@
-"""Order, labels and what a task hides (continual.md, invariants 19 and 20, cases C13 to C19)."""
+"""Order, labels and what a task hides."""
 
 import numpy as np
 import pytest

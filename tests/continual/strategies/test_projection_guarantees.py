@@ -1,4 +1,4 @@
-"""What every projection strategy promises of the change that is applied (continual.md, invariants 3, 8, 9, 11)."""
+"""What every projection strategy promises of the change that is applied."""
 
 import sys
 

@@ -133,7 +133,7 @@ def test_online_ewc_fades_and_has_one_anchor():
 
 
 def test_with_gamma_one_online_ewc_has_the_curvature_of_ewcs_terms():
-    """continual.md, invariant 6: and, where the anchors coincide, the same pull."""
+    """And, where the anchors coincide, the same pull."""
     ewc, online, model = EWC(Exact()), OnlineEWC(Exact(), gamma=1.0), relu_network()
     sequence = attached(ewc, model)
     attached(online, model)
@@ -218,7 +218,7 @@ def test_si_is_the_slow_path_integral(optimiser, include_penalty):
 
 
 def test_the_path_integral_is_the_fall_of_the_loss():
-    """continual.md, invariant 12: small steps, full batches, within 5 %."""
+    """Small steps, full batches, within 5 %."""
     strategy, model = SI(), relu_network()
     sequence = attached(strategy, model)
     task = sequence.tasks[0]
@@ -343,7 +343,7 @@ def test_a_rule_that_steps_at_every_tick_steps_by_that_ticks_gradient_alone(tmp_
     [*((choice, "foreign") for choice in BUDGETS), ("ewc", "spiking"), ("si", "spiking"), ("lwf", "spiking")],
 )
 def test_at_strength_zero_it_is_naive_to_the_bit(choice, network, tmp_path):
-    """continual.md, invariant 1; with strength it is not."""
+    """With strength it is not."""
 
     def run(*chosen):
         own = {"model": foreign_network()} if network == "foreign" else {}

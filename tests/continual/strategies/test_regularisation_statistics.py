@@ -1,4 +1,4 @@
-"""What the penalties are for, on three seeds of real digits: bands, not equalities (continual.md 33)."""
+"""What the penalties are for, on three seeds of real digits: bands, not equalities."""
 
 from functools import lru_cache
 

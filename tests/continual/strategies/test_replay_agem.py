@@ -44,7 +44,6 @@ absent = st.none() | numbers
 
 @given(st.lists(st.tuples(absent, absent), min_size=1, max_size=4))
 def test_a_projected_gradient_never_conflicts(pairs):
-    """continual.md, invariant 10."""
     own, other = zip(*pairs, strict=True)
     parameters = parameters_with(own)
     before = [None if p.grad is None else p.grad.clone() for p in parameters]

@@ -41,7 +41,6 @@ def final(tmp_path, *overrides, **own):
     ],
 )
 def test_a_memory_of_nothing_is_naive_training_to_the_bit(network, bound, chosen, tmp_path):
-    """continual.md, invariant 2."""
 
     def run(strategy):
         own = {"model": foreign_network(num_classes=20)} if network == "foreign" else {}
@@ -58,7 +57,6 @@ def test_a_memory_of_nothing_is_naive_training_to_the_bit(network, bound, chosen
 
 @pytest.mark.parametrize("make", [ER, DER])
 def test_from_the_second_task_on_a_single_task_is_naive_to_the_bit(make, tmp_path):
-    """continual.md, invariant 4."""
     single = ("scenario.num_tasks=1", "epochs=2")
     naive = final(tmp_path, *single, "strategy=naive")
     assert same_tensors(final(tmp_path, *single, strategy=make(50, start_at_task=2))[0], naive[0])
@@ -72,7 +70,6 @@ def test_from_the_second_task_on_a_single_task_is_naive_to_the_bit(make, tmp_pat
 
 @pytest.mark.parametrize("network", ["foreign", pytest.param("spiking", marks=pytest.mark.slow)])
 def test_der_without_logits_is_er_with_the_sum_to_the_bit(network, tmp_path):
-    """continual.md, invariant 2."""
 
     def run(strategy):
         own = {"model": foreign_network()} if network == "foreign" else {}

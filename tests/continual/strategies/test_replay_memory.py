@@ -1,4 +1,4 @@
-"""The episodic memory: uniform or balanced, bounded to the byte, the same after a checkpoint (continual.md 21-23)."""
+"""The episodic memory: uniform or balanced, bounded to the byte, the same after a checkpoint."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What a memory is for, on three seeds of real digits: bands, not equalities (continual.md, invariants 32 and 34)."""
+"""What a memory is for, on three seeds of real digits: bands, not equalities."""
 
 from functools import lru_cache
 

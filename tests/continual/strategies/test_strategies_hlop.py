@@ -129,7 +129,6 @@ def linear_toy():
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_a_linear_network_forgets_nothing_when_the_subspace_holds_the_task(optimiser, tmp_path):
-    """hlop-snn.md, invariants 11 and 12."""
     sequence = linear_toy()
     inputs = torch.from_numpy(sequence.tasks[0].test.inputs).double()
 
@@ -153,7 +152,6 @@ def test_a_linear_network_forgets_nothing_when_the_subspace_holds_the_task(optim
 
 
 def test_a_full_subspace_freezes_a_layer_to_the_bit(tmp_path):
-    """hlop-snn.md, invariant 14."""
     parts = [rank_limited(seed, list(range(16))) for seed in (0, 1)]
     tasks = tuple(
         Task(index, f"task {index}", Train(*part), None, Test(*part), (0, 1, 2)) for index, part in enumerate(parts)
@@ -170,7 +168,7 @@ def test_a_full_subspace_freezes_a_layer_to_the_bit(tmp_path):
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam with decay"])
 def test_old_heads_answer_old_features_with_the_same_bits(optimiser, tmp_path):
-    """hlop-snn.md, invariant 20: in task mode the rows of old tasks stand still."""
+    """In task mode the rows of old tasks stand still."""
     model = foreign_network()
     chosen = ("scenario=split", "scenario.num_tasks=5", *OPTIMISERS[optimiser], "strategy=hlop")
     weights = weights_of(launch(tmp_path, *chosen, own={"model": model}).folder)

@@ -1,4 +1,4 @@
-"""HLOP from end to end on real digits, three seeds: the bands of hlop-snn.md 25, for an MLP and for a CNN.
+"""HLOP from end to end on real digits, three seeds: bands, not equalities, for an MLP and for a CNN.
 
 Measured on one CPU, in percent, seeds 0 to 2 (BWT, then final accuracy):
 

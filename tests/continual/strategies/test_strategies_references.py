@@ -99,7 +99,7 @@ def test_joint_starts_from_the_initial_weights(tmp_path):
     ("network", "mode"), [("spiking", "task"), ("spiking", "domain"), ("spiking", "class"), ("poisson", "domain")]
 )
 def test_naive_frozen_is_naive_on_a_network_without_anything_to_freeze(network, mode, tmp_path):
-    """HLOP with subspaces of no rows changes no bit (hlop-snn.md, invariant 13)."""
+    """HLOP with subspaces of no rows changes no bit."""
     chosen = (*THREE, f"scenario.mode={mode}", *(POISSON if network == "poisson" else ()))
     naive, frozen = (launch(tmp_path, *chosen, f"strategy={name}") for name in ("naive", "naive_frozen"))
     pairs = zip(weights_of(naive.folder), weights_of(frozen.folder), strict=True)

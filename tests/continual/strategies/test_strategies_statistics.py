@@ -1,4 +1,4 @@
-"""What strategies are for, on three seeds of real digits: bands, not equalities (hlop-snn.md 25, continual.md 32)."""
+"""What strategies are for, on three seeds of real digits: bands, not equalities."""
 
 from functools import lru_cache
 
