@@ -24,6 +24,7 @@ from .layer_figures import layer_activity
 from .markup import Illustration, Tile
 from .raster_figure import spike_raster
 from .reference_section import reference_section
+from .robust_section import robust_section
 from .run_folder import RunFolder, read_run
 from .training_figure import training_curves
 from .within_figure import accuracy_within_tasks
@@ -41,7 +42,7 @@ _LAYER_COLUMNS = (
     "captured energy",
 )
 _LAYER_CAPTION = "Operations per test sample; silent and saturated: share of neurons that never, or always, spike."
-_NOT_NUMBERS = ("undefined", "mode", "strategy", "format_version", "num_tasks")
+_NOT_NUMBERS = ("undefined", "mode", "strategy", "format_version", "num_tasks", "verified", "published_source")
 
 
 def write_report(run_folder: Path) -> Path:
@@ -142,6 +143,8 @@ def _sections(run: RunFolder, figures: str) -> Iterator[str]:
     layers = _layer_rows(run)
     if layers:
         yield markup.section("Layers, after the last task", markup.table(_LAYER_COLUMNS, layers, _LAYER_CAPTION))
+    yield markup.section("Robustness", robust_section(run))
+    yield markup.section("Against what was published", _published(metrics))
     yield markup.section("Against reference runs", reference_section(run))
     yield markup.section("Cost", cost_section(run))
     yield markup.section("Every number", markup.details("All metrics of this run", _all_metrics(metrics)))
@@ -244,8 +247,36 @@ def _all_metrics(metrics: Mapping[str, Any]) -> str:
     return markup.table(head, rows, "Contents of metrics.json.", text_columns=3)
 
 
+def _published(metrics: Mapping[str, Any]) -> str:
+    """Set a preset's run beside the number it is to reproduce; empty for any other run."""
+    if "verified" not in metrics:
+        return ""
+    rows = [
+        ("published", f"{metrics['published_acc_final']:.2f}", f"{metrics['published_bwt']:+.2f}"),
+        ("this run", percent(metrics.get("acc_final")), points(metrics.get("bwt"))),
+    ]
+    says = "verified by this run" if metrics["verified"] else f"not verified: {metrics.get('unverified_because')}"
+    caption = f"{metrics['published_source']}; percent and points. One run stands beside a mean of several."
+    return markup.table(("result", "final accuracy", "backward transfer"), rows, caption) + markup.note(f"{says}.")
+
+
+def _labels(run: RunFolder) -> str:
+    """Say which row of the head each label of the data became."""
+    mapping = run.start.get("labels")
+    if not isinstance(mapping, list):
+        return ""
+    rows = [
+        (f"{index + 1}  {name}", ", ".join(f"{label} → {row}" for label, row in (labels or {}).items()))
+        for index, (name, labels) in enumerate(zip(run.task_names, mapping, strict=False))
+    ]
+    return markup.details(
+        "Labels and rows of the head",
+        markup.table(("task", "label in the data → row"), rows, "As recorded at the start.", text_columns=2),
+    )
+
+
 def _provenance(run: RunFolder) -> str:
-    known = ("event", "versions", "conditions", "task_names")
+    known = ("event", "versions", "conditions", "task_names", "labels")
     facts = [(key, str(value)) for key, value in run.start.items() if key not in known]
     machine = [
         (str(name), str(value))
@@ -253,7 +284,7 @@ def _provenance(run: RunFolder) -> str:
         for name, value in (run.start.get(group) or {}).items()
     ]
     versions = markup.table(("what", "version or setting"), machine, "As recorded at the start.", text_columns=2)
-    return "".join(
+    return _labels(run) + "".join(
         (
             markup.details("Resolved configuration", markup.preformatted(run.config_text)),
             markup.details(
