@@ -19,7 +19,7 @@ from continual.seeding import stream
 from continual.strategies import Strategy
 
 RELU = ("model=relu_mlp", "epochs=1")
-PRESETS = [name for name in choices("strategy") if name.startswith("gpm_")]
+PRESETS = [f"gpm_{name.removesuffix('_gpm')}" for name in choices("experiment") if name.endswith("_gpm")]
 STRATEGIES = [name for name in choices("strategy") if name not in PRESETS]
 
 

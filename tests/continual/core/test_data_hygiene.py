@@ -103,7 +103,14 @@ def beyond_what_is_reported(folder, *overrides, **own):
     return [alive - stored for alive, stored in zip(weighs.bytes[2:], kept[1:], strict=False)]
 
 
-@pytest.mark.parametrize("strategy", sorted(set(choices("strategy")) - GROWING_DATA))
+QUICK = {"naive", "ewc", "er", "hlop"}
+WEIGHED = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(set(choices("strategy")) - GROWING_DATA)
+]
+
+
+@pytest.mark.parametrize("strategy", WEIGHED)
 def test_invariant_23_what_is_alive_grows_by_the_bytes_reported_and_no_other(strategy, tmp_path):
     """To the byte: what a strategy keeps is what it says, and the runner keeps nothing from task to task."""
     beyond = beyond_what_is_reported(tmp_path, f"strategy={strategy}")

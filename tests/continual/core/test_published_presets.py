@@ -22,11 +22,11 @@ PRESETS = {
     "pmnist10_gpm": (lambda root: layouts.write_idx(root, 100), ("data.root={}", "scenario.num_tasks=2")),
     "cifar100_10split_gpm": (
         lambda root: layouts.write_cifar100(root, per_class=3),
-        ("data.root={}", "model.hidden=[16,16]", "data.validation=0.34"),
+        ("data.root={}", "model.channels=[4,4,4]", "model.hidden=[16,16]", "data.validation=0.34"),
     ),
     "miniimagenet_20split_gpm": (
         lambda root: layouts.write_mini_imagenet(root, classes=(14, 3, 3)),
-        ("data.root={}", "model.width=4", "data.validation=0.2"),
+        ("data.root={}", "model.width=2", "data.validation=0.2"),
     ),
 }
 

@@ -27,8 +27,13 @@ def settings(name):
     return BUDGET if name in UNLABELLED else {}
 
 
-@pytest.mark.parametrize("model", ["relu_mlp", "spiking_mlp"])
-@pytest.mark.parametrize("strategy", ["naive", "er", "hlop"])
+QUICK = [("er", "relu_mlp"), ("hlop", "spiking_mlp")]
+REST = [("naive", "relu_mlp"), ("hlop", "relu_mlp"), ("naive", "spiking_mlp"), ("er", "spiking_mlp")]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model"), [*QUICK, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in REST)]
+)
 @pytest.mark.parametrize("name", NOISE + ATTACKS + UNLABELLED)
 def test_every_objective_trains_under_every_kind_of_strategy(tmp_path, name, strategy, model):
     overrides = (f"objective={name}", *FEW.get(name, ()), f"strategy={strategy}", f"model={model}")
@@ -38,6 +43,7 @@ def test_every_objective_trains_under_every_kind_of_strategy(tmp_path, name, str
     assert any(not torch.equal(before[key], after[key]) for key in before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["ottt", "sltt", "dsr"])
 @pytest.mark.parametrize("name", ["macer", "trades", "pass"])
 def test_objectives_train_under_other_rules(tmp_path, name, rule):
