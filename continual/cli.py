@@ -10,6 +10,8 @@ Commands, each on a line of its own:
         tables of all finished runs in and below the folders
     python -m continual mirror FOLDER [FOLDER ...] --to tensorboard|mlflow
         copies of the records of all runs in and below the folders, for a tracker
+    python -m continual evaluate RUN robustness=NAME [robustness.NAME.KEY=VALUE ...]
+        attack or certify the last network of a run, on every task
     python -m continual fork RUN --task K [KEY=VALUE ...]
         go on from a run as it was after task K, with other values
     python -m continual list [GROUP]
@@ -29,14 +31,20 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from continual.commands.evaluate import evaluate
 from continual.commands.fork import fork_run
 from continual.commands.listing import list_choices, list_data
 from continual.commands.report import collect_runs, mirror_runs, report
 from continual.commands.train import print_config, train
 from continual.errors import DivergedError, UserError
 
-COMMANDS = ("train", "report", "collect", "mirror", "fork", "list", "data")
-OPTIONS = {"output": ("report", "collect", "mirror"), "format": ("collect",), "to": ("mirror",), "task": ("fork",)}
+COMMANDS = ("train", "report", "collect", "mirror", "evaluate", "fork", "list", "data")
+OPTIONS = {
+    "output": ("report", "collect", "mirror", "evaluate"),
+    "format": ("collect",),
+    "to": ("mirror",),
+    "task": ("fork",),
+}
 """Options that only some commands know."""
 
 EXAMPLES = """\
@@ -49,6 +57,7 @@ examples:
   python -m continual report runs/a-1234abcd runs/b-5678abcd
   python -m continual collect runs --format csv --format latex --output tables
   python -m continual mirror runs --to tensorboard
+  python -m continual evaluate runs/a-1234abcd robustness=pgd20 robustness.pgd20.num_samples=100
   python -m continual fork runs/a-1234abcd --task 1 optimizer.lr=0.05
 
 Overrides are Hydra's: group=choice, key=value, key.sub=value.
@@ -94,12 +103,14 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar=f"[{'|'.join(COMMANDS)}] ARGUMENT",
         help="train (the default): overrides; report: run folders; collect, mirror: run folders, or folders "
-        "that hold some; fork: a run folder and values; list: a group; data: nothing",
+        "that hold some; evaluate, fork: a run folder and values; list: a group; data: nothing",
     )
     parser.add_argument("--config-dir", metavar="FOLDER", help="your own configuration groups, searched too")
     parser.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument(
-        "--output", metavar="FOLDER", help="where `report` writes a comparison, and `collect` its tables"
+        "--output",
+        metavar="FOLDER",
+        help="where `report`, `collect` and `evaluate` write",
     )
     parser.add_argument(
         "--format",
@@ -130,6 +141,8 @@ def _dispatch(options: argparse.Namespace) -> int:
         return mirror_runs(rest, options.output, options.to)
     if command == "collect":
         return collect_runs(rest, options.output, options.format or ["csv", "markdown", "latex"])
+    if command == "evaluate":
+        return evaluate(rest, options.output)
     if command == "fork":
         return fork_run(rest, options.task)
     for word in rest:
