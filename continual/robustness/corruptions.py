@@ -2,13 +2,12 @@
 
 Strengths are those published for 32x32 images. The published arrays remain the reference: what is made here has the
 same kinds and strengths but other draws and other libraries (SciPy, scikit-image, Pillow), so results are to be called
-"CIFAR-C-like". Weather (fog, frost, snow), motion, glass and elastic distortion are not here. Every image has its own
-stream, so that its corruption does not depend on its batch.
+"CIFAR-C-like". Every image has its own stream, so that its corruption does not depend on its batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,16 +17,13 @@ from torch import Tensor
 
 from continual.optional import optional_package
 from continual.robustness.checks import require_images, require_labels
+from continual.robustness.corruption import Corruption, Picture, Strength
+from continual.robustness.distortions import DISTORTIONS
 from continual.robustness.scoring import predict
 from continual.robustness.streams import SampleStreams
 from continual.robustness.target import Model, Target
 from continual.robustness.threat import linf
-
-Picture = NDArray[np.float64]
-"""One image [H, W, C] in [0, 1]."""
-
-Strength = Any
-"""What a corruption is told for one severity: a number, or a pair."""
+from continual.robustness.weather import WEATHER
 
 
 def gaussian_noise(image: Picture, deviation: Strength, draws: np.random.Generator) -> Picture:
@@ -99,13 +95,6 @@ def jpeg(image: Picture, quality: Strength, draws: np.random.Generator) -> Pictu
     return np.stack([_compressed(channel, quality) for channel in np.moveaxis(image, 2, 0)], axis=2)
 
 
-class Corruption(NamedTuple):
-    """A corruption and its strengths at severities 1 to 5."""
-
-    apply: Callable[[Picture, Strength, np.random.Generator], Picture]
-    strengths: tuple[Strength, ...]
-
-
 CORRUPTIONS: dict[str, Corruption] = {
     "brightness": Corruption(brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
     "contrast": Corruption(contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
@@ -118,6 +107,8 @@ CORRUPTIONS: dict[str, Corruption] = {
     "shot_noise": Corruption(shot_noise, (500, 250, 100, 75, 50)),
     "speckle_noise": Corruption(speckle_noise, (0.06, 0.1, 0.12, 0.16, 0.2)),
     "zoom_blur": Corruption(zoom_blur, (1.06, 1.11, 1.16, 1.21, 1.26)),
+    **DISTORTIONS,
+    **WEATHER,
 }
 
 

@@ -15,6 +15,8 @@ from continual.robustness import (
     patch_shuffle_accuracy,
     predict,
 )
+from continual.robustness.distortions import elastic, glass_blur, moved
+from continual.robustness.weather import clouds, fog, snow
 
 
 def photographs(number=6, channels=3, size=32, dtype=torch.float32):
@@ -27,7 +29,7 @@ def photographs(number=6, channels=3, size=32, dtype=torch.float32):
     return (0.45 + 0.3 * field + 0.2 * step).clamp(0, 1).to(dtype)
 
 
-OF_SCIKIT_IMAGE = ("brightness", "impulse_noise")
+OF_SCIKIT_IMAGE = ("brightness", "impulse_noise", "saturate")
 
 
 def needs_scikit_image(name):
@@ -49,6 +51,9 @@ def test_a_corruption_stays_in_the_box_grows_and_leaves_its_input_alone(name, ch
         distances.append(float((changed - images).flatten(1).norm(dim=1).mean()))
     assert torch.equal(images, before)
     assert distances[0] == 0
+    if name == "saturate" and channels == 1:
+        assert distances == [0] * 6, "a grey picture has no colour to saturate"
+        return
     assert distances == sorted(distances)
     assert len(set(distances)) == 6, "no two severities are the same"
 
@@ -182,3 +187,37 @@ def test_a_reader_of_colour_survives_shuffling_and_a_reader_of_shape_does_not():
     assert list(colour.values()) == [1, 1, 1]
     assert shape[1] == 1
     assert shape[4] < 0.8
+
+
+def test_motion_has_a_closed_form_on_a_point_of_light():
+    image = np.zeros((33, 33, 1))
+    image[16, 16] = 1
+    blurred = moved(image, 4, 1.5, 0.0)[16, :, 0]
+    weights = np.exp(-(np.arange(5) ** 2) / (2 * 1.5**2))
+    np.testing.assert_allclose(blurred[16:21], weights / weights.sum(), atol=1e-12)
+    np.testing.assert_allclose(np.delete(blurred, range(16, 21)), 0, atol=1e-12)
+
+
+def test_glass_only_moves_what_is_there_but_for_its_blur():
+    image = np.random.default_rng(0).random((16, 16, 3))
+    through = glass_blur(image, (1e-6, 1, 1), np.random.default_rng(1))
+    assert not np.array_equal(through, image)
+    np.testing.assert_allclose(np.sort(through.reshape(-1, 3), axis=0), np.sort(image.reshape(-1, 3), axis=0))
+
+
+def test_an_elastic_map_without_reach_is_the_identity_and_fog_keeps_white_white():
+    image = np.random.default_rng(0).random((16, 16, 3))
+    np.testing.assert_allclose(elastic(image, (0, 1, 0.0), np.random.default_rng(1)), image, atol=1e-9)
+    image[0, 0] = 1.0
+    veiled = fog(image, (0.75, 2.0), np.random.default_rng(1))
+    assert veiled.max() <= 1 + 1e-12
+    field = clouds((20, 31), 2.0, np.random.default_rng(0))
+    assert (field.shape, field.min(), field.max()) == ((20, 31), 0, 1)
+
+
+def test_snow_whitens_and_is_as_frequent_below_as_above():
+    dark = np.zeros((32, 32, 1))
+    fallen = snow(dark, (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85), np.random.default_rng(3))
+    flakes = fallen - fallen.min()
+    np.testing.assert_allclose(flakes, flakes[::-1, ::-1], atol=1e-12)
+    assert fallen.max() > fallen.min() + 0.1
