@@ -23,7 +23,7 @@ class Row(NamedTuple):
     """The certificate of one image.
 
     Attributes:
-        index: names the image and its noise.
+        sample: number that names the image and its noise.
         checksum: of the image and its label.
         label: its class, None where unknown.
         selected: the class that most of the n0 draws named, in the numbering of the head.
@@ -33,7 +33,7 @@ class Row(NamedTuple):
         upper: bound on p_A.
     """
 
-    index: int
+    sample: int
     checksum: str
     label: int | None
     selected: int
@@ -154,7 +154,7 @@ class Certificates:
         lines = ["idx\tlabel\tpredict\tradius\tcorrect\tdraws"]
         for row, predicted, radius, right in zip(self.rows, self.predicted, self.radii, correct, strict=True):
             label = "" if row.label is None else row.label
-            lines.append(f"{row.index}\t{label}\t{predicted}\t{radius:.6g}\t{right}\t{row.draws}")
+            lines.append(f"{row.sample}\t{label}\t{predicted}\t{radius:.6g}\t{right}\t{row.draws}")
         return write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
 
 

@@ -3,8 +3,8 @@
 The smoothed classifier names the class that f names most often under Gaussian noise, g(x) = argmax_c P(f(x + e) = c)
 with e ~ N(0, σ² I). n0 draws choose the class A; fresh draws estimate p_A = P(f(x + e) = A) from below; the radius is
 σ Φ⁻¹(lower bound). Nothing is asked of f: it may spike, and it may be random, if its draws are independent of each
-other and fresh at every pass; p_A is then over both kinds of randomness, and the theorem, which needs only some function
-from images to [0, 1], holds for it as it is.
+other and fresh at every pass; p_A is then over both kinds of randomness, and the theorem, which needs only some
+function from images to [0, 1], holds for it as it is.
 
 Source: Cohen, Rosenfeld and Kolter 2019, CERTIFY. Differences: images and draws are mixed in batches, noise is named by
 image, and the rule that bounds p_A is a part, so that sampling may stop early where that is valid.
@@ -86,16 +86,16 @@ def certify(
     noise = {"device": images.device.type, "dtype": str(images.dtype).removeprefix("torch."), "block": BLOCK}
     kept = _opened(file, head_of(budget, network, noise, versions))
     done = _fitting(kept, blank)
-    left = [place for place, row in enumerate(blank) if row.index not in done]
+    left = [place for place, row in enumerate(blank) if row.sample not in done]
     with target.left_as_found(seed):
         ballot = Ballot(target, number_of_classes(target, images), sigma, seed, batch_size)
         for group in _groups(left, budget, batch_size):
-            found = estimated(ballot, images[group], [blank[place].index for place in group], budget)
+            found = estimated(ballot, images[group], [blank[place].sample for place in group], budget)
             rows = [_filled(blank[place], entry, target) for place, entry in zip(group, found, strict=True)]
-            done |= {row.index: row for row in rows}
+            done |= {row.sample: row for row in rows}
             if kept is not None:
                 kept.write(rows)
-    return Certificates(budget, network, tuple(done[row.index] for row in blank), versions)
+    return Certificates(budget, network, tuple(done[row.sample] for row in blank), versions)
 
 
 def versions_now() -> dict[str, str]:
@@ -133,8 +133,8 @@ def _fitting(kept: CertificateFile | None, blank: list[Row]) -> dict[int, Row]:
     if kept is None:
         return {}
     for row in blank:
-        if row.index in kept.rows:
-            require_same_image(kept.rows[row.index], row.checksum, kept.path)
+        if row.sample in kept.rows:
+            require_same_image(kept.rows[row.sample], row.checksum, kept.path)
     return dict(kept.rows)
 
 

@@ -44,8 +44,9 @@ def estimated(ballot: Ballot, images: Tensor, indices: Sequence[int], budget: Bu
     lower, upper = np.zeros(len(images)), np.ones(len(images))
     left, start = np.arange(len(images)), 0
     for look in budget.rule.looks:
-        names = [indices[place] for place in left]
-        votes = ballot.count(images[left.tolist()], names, range(start, look), "estimation").numpy()
+        places = left.tolist()
+        names = [indices[place] for place in places]
+        votes = ballot.count(images[places], names, range(start, look), "estimation").numpy()
         agreeing[left] += votes[np.arange(len(left)), selected[left]]
         draws[left] = start = look
         lower[left] = np.maximum(lower[left], budget.rule.lower(agreeing[left], look))

@@ -1,4 +1,4 @@
-"""The file of a certification: JSON lines, the first says what decides them, each further one is an image's certificate.
+"""The file of a certification: JSON lines, the first says what decides them, each further one is one image's.
 
 Lines are appended and flushed to the disk as images are finished, in order, so an interrupted certification loses the
 images it was working on and nothing else; a torn last line is cut off. Going on is refused where a line would not
@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from continual.reports.atomic_file import write_atomically
 from continual.robustness.smoothing.budget import Budget
 from continual.robustness.smoothing.certificates import Certificates, Row
 from continual.robustness.smoothing.goals import AboveRadii, AllDraws, WithinTolerance
@@ -46,7 +47,7 @@ class CertificateFile:
     def write(self, rows: list[Row]) -> None:
         """Append certificates."""
         self._append([row._asdict() for row in rows])
-        self.rows |= {row.index: row for row in rows}
+        self.rows |= {row.sample: row for row in rows}
 
     def _go_on(self, head: dict[str, Any]) -> None:
         whole = self.path.read_bytes()
@@ -91,8 +92,6 @@ def save_certificates(certificates: Certificates, path: str | Path) -> Path:
         certificates: of any images.
         path: of the file, replaced if it is there.
     """
-    from continual.reports.atomic_file import write_atomically
-
     head = head_of(certificates.budget, certificates.network, {}, certificates.versions)
     lines = [{"certificates": FORMAT, **head}, *(row._asdict() for row in certificates.rows)]
     return write_atomically(Path(path), "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
@@ -114,7 +113,7 @@ def _read(content: bytes, path: Path) -> tuple[dict[str, Any], dict[int, Row]]:
         rows = [Row(**line) for line in lines]
     except (ValueError, KeyError, TypeError) as problem:
         raise ValueError(f"{path} is no file of certificates, or a damaged one ({problem}); give another.") from problem
-    return head, {row.index: row for row in rows}
+    return head, {row.sample: row for row in rows}
 
 
 def _require_same(found: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
@@ -129,7 +128,7 @@ def _require_same(found: dict[str, Any], wanted: dict[str, Any], path: Path) -> 
         other = [name for name in names if found[part].get(name) != wanted[part].get(name)]
         if other:
             differences = ", ".join(f"{n} {found[part].get(n)} there, {wanted[part].get(n)} now" for n in other)
-            raise ValueError(f"{path} was made with another {part} ({differences}); give a new file or go on as before.")
+            raise ValueError(f"{path} was made with another {part} ({differences}); give a new file.")
 
 
 def require_same_image(row: Row, checksum: str, path: Path) -> None:
@@ -140,8 +139,6 @@ def require_same_image(row: Row, checksum: str, path: Path) -> None:
     """
     if row.checksum != checksum:
         raise ValueError(
-            f"{path} holds under index {row.index} the certificate of another image or label; give a new file, or "
+            f"{path} holds under index {row.sample} the certificate of another image or label; give a new file, or "
             f"indices= that name each image by its place in the whole set."
         )
-
-

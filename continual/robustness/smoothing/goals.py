@@ -1,7 +1,7 @@
 """Goals: when an image has been sampled enough.
 
-A goal sees two bounds on the radius, σ Φ⁻¹ of the bounds on p_A: below, what is certified; above, what could be. A bound
-that holds at every look lets any goal stop, so a goal decides what is spent, never whether a certificate is right.
+A goal sees two bounds on the radius, σ Φ⁻¹ of the bounds on p_A: what is certified and what is possible. A bound that
+holds at every look lets any goal stop, so a goal decides what is spent, never whether a certificate is right.
 """
 
 from abc import ABC, abstractmethod
@@ -64,7 +64,7 @@ class AboveRadii(Goal):
     def reached(self, certified: np.ndarray, possible: np.ndarray, ceiling: float) -> np.ndarray:
         """Tell whether every radius is below what is certified or above what is possible."""
         radii = np.asarray(self.radii)
-        return ((certified[:, None] >= radii) | (possible[:, None] < radii)).all(1)
+        return np.all((certified[:, None] >= radii) | (possible[:, None] < radii), axis=1)
 
 
 @dataclass(frozen=True)

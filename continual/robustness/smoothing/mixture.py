@@ -94,20 +94,23 @@ def two_sided_lower(agreeing: ArrayLike, draws: ArrayLike, alpha: float) -> np.n
 def _crossing(evidence: Evidence, agreeing: ArrayLike, draws: ArrayLike, alpha: float) -> np.ndarray:
     """Solve log M = log 1/α on [0, k/t], where M falls from infinity to at most 1.
 
-    log M is convex in q, so Newton's steps come from below once they are below; what is given back is the largest q
+    log M is convex in log q, so Newton's steps come from below once they are below; what is given back is the largest q
     tried at which the evidence did suffice. A step that leaves what is known halves it instead.
     """
     k, t = np.broadcast_arrays(np.asarray(agreeing, np.float64), np.asarray(draws, np.float64))
     counted = np.maximum(k, 1)  # k = 0 has no evidence against any q; its bound is 0
     missed, wanted = t - np.minimum(counted, t), -np.log(alpha)
     low, high = np.zeros(k.shape), counted / t
-    q = high / 2
+    q, done = high / 2, np.zeros(k.shape, bool)  # each entry stops by itself, so its neighbours decide no bit of it
     for _ in range(_MOST_STEPS):
         found, slope = evidence(counted, missed, q)
-        low, high = np.where(found >= wanted, q, low), np.where(found >= wanted, high, q)
-        following = q - (found - wanted) / slope
-        following = np.where((following > low) & (following < high), following, (low + high) / 2)
-        if bool((np.abs(following - q) <= 1e-14 * q).all()):
+        low, high = np.where((found >= wanted) & ~done, q, low), np.where((found >= wanted) | done, high, q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.exp(-(found - wanted) / (slope * q)) * (1 - 1e-11)  # short of it, for rounding
+        following = np.maximum(q * step, low)
+        following = np.where(following <= high, following, (low + high) / 2)
+        done = done | (np.abs(following - q) <= 1e-10 * q)
+        if bool(done.all()):
             break
-        q = following
+        q = np.where(done, q, following)
     return np.where(k == 0, 0.0, low)
