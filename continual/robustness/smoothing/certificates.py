@@ -8,7 +8,7 @@ perturbation of l2 length below R changes the smoothed classifier's answer.
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -172,13 +172,3 @@ def guaranteed_accuracy(accuracy: float, number: int, alpha: float, failure: flo
     """
     spread = math.log(1 / failure) / number
     return max(0.0, accuracy - alpha - math.sqrt(alpha * (1 - alpha) * spread) - spread / 3)
-
-
-def as_plain(certificates: Certificates) -> dict[str, Any]:
-    """Give what names the certificates, as plain data."""
-    return {
-        "budget": certificates.budget.describe(),
-        "ceiling": certificates.budget.ceiling,
-        "network": certificates.network,
-        "versions": certificates.versions,
-    }

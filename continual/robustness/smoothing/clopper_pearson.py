@@ -10,7 +10,7 @@ Source: Clopper and Pearson 1934.
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import beta
 
 
@@ -44,8 +44,3 @@ def clopper_pearson_upper(agreeing: ArrayLike, draws: ArrayLike, alpha: float) -
 def radius_of(probability: ArrayLike, sigma: float) -> np.ndarray:
     """Give σ Φ⁻¹(p), in raw pixel units; negative below 1/2, −∞ at 0, ∞ at 1."""
     return sigma * ndtri(np.asarray(probability, np.float64))
-
-
-def probability_of(radius: ArrayLike, sigma: float) -> np.ndarray:
-    """Give Φ(r/σ), the p_A that a radius needs."""
-    return ndtr(np.asarray(radius, np.float64) / sigma)
