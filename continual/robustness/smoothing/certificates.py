@@ -8,7 +8,7 @@ perturbation of l2 length below R changes the smoothed classifier's answer.
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,12 +53,14 @@ class Certificates:
     Args:
         budget: all that decides them but the network and the images.
         network: fingerprint of the network; None where it could not be taken.
+        noise: what else decides the draws: device, number format, draws in a block, version of torch.
         rows: one an image.
         versions: of the software.
     """
 
     budget: Budget
     network: str | None
+    noise: dict[str, Any]
     rows: tuple[Row, ...]
     versions: dict[str, str]
 

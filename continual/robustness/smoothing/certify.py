@@ -83,7 +83,7 @@ def certify(
     target, images = as_target(model), require_data(images, labels)
     blank = _blank_rows(images, labels, require_indices(indices, len(images)))
     network, versions = fingerprint(target), versions_now()
-    noise = {"device": images.device.type, "dtype": str(images.dtype).removeprefix("torch."), "block": BLOCK}
+    noise = noise_of(images)
     kept = _opened(file, head_of(budget, network, noise, versions))
     done = _fitting(kept, blank)
     left = [place for place, row in enumerate(blank) if row.sample not in done]
@@ -95,12 +95,18 @@ def certify(
             done |= {row.sample: row for row in rows}
             if kept is not None:
                 kept.write(rows)
-    return Certificates(budget, network, tuple(done[row.sample] for row in blank), versions)
+    return Certificates(budget, network, noise, tuple(done[row.sample] for row in blank), versions)
+
+
+def noise_of(images: Tensor) -> dict[str, Any]:
+    """Give what decides the draws beside seed, purpose, index and number: generators differ between all of these."""
+    dtype = str(images.dtype).removeprefix("torch.")
+    return {"device": images.device.type, "dtype": dtype, "block": BLOCK, "torch": str(torch.__version__)}
 
 
 def versions_now() -> dict[str, str]:
-    """Give the versions of the software that decide draws and answers."""
-    return {"palimpsest": version("palimpsest"), "torch": torch.__version__, "python": platform.python_version()}
+    """Give the versions of the software."""
+    return {"palimpsest": version("palimpsest"), "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _blank_rows(images: Tensor, labels: Tensor | None, indices: list[int]) -> list[Row]:

@@ -2,7 +2,8 @@
 
 Lines are appended and flushed to the disk as images are finished, in order, so an interrupted certification loses the
 images it was working on and nothing else; a torn last line is cut off. Going on is refused where a line would not
-mean the same: another budget, another network, other noise (device, number format), another image under an index.
+mean the same: another budget, another network, other noise (device, number format, version of torch), another image
+under an index.
 """
 
 import json
@@ -52,8 +53,8 @@ class CertificateFile:
     def _go_on(self, head: dict[str, Any]) -> None:
         whole = self.path.read_bytes()
         kept = whole[: whole.rfind(b"\n") + 1]
-        if not kept:  # interrupted while the first line was written
-            self.path.write_bytes(b"")
+        if not kept and _line({"certificates": FORMAT, **head}).startswith(whole):  # interrupted at the first line
+            os.truncate(self.path, 0)
             return self._append([{"certificates": FORMAT, **head}])
         found, self.rows = _read(kept, self.path)
         _require_same(found, head, self.path)
@@ -63,12 +64,12 @@ class CertificateFile:
 
     def _append(self, lines: list[dict[str, Any]]) -> None:
         with self.path.open("ab") as file:
-            file.write("".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
+            file.write(b"".join(map(_line, lines)))
             file.flush()
             os.fsync(file.fileno())
 
 
-def head_of(budget: Budget, network: str | None, noise: dict[str, str], versions: dict[str, str]) -> dict[str, Any]:
+def head_of(budget: Budget, network: str | None, noise: dict[str, Any], versions: dict[str, str]) -> dict[str, Any]:
     """Give the first line of a file."""
     return {"budget": budget.describe(), "network": network, "noise": noise, "versions": versions}
 
@@ -82,19 +83,24 @@ def load_certificates(path: str | Path) -> Certificates:
     path = Path(path)
     content = path.read_bytes()
     head, rows = _read(content[: content.rfind(b"\n") + 1], path)
-    return Certificates(budget_from(head["budget"]), head["network"], tuple(rows.values()), head["versions"])
+    budget, certified = budget_from(head["budget"]), tuple(rows.values())
+    return Certificates(budget, head["network"], head["noise"], certified, head["versions"])
 
 
 def save_certificates(certificates: Certificates, path: str | Path) -> Path:
-    """Write certificates to a new file that `load_certificates` reads; to go on with it, `certify` has to have made it.
+    """Write the file that `certify` would have made of these certificates.
 
     Args:
         certificates: of any images.
         path: of the file, replaced if it is there.
     """
-    head = head_of(certificates.budget, certificates.network, {}, certificates.versions)
+    head = head_of(certificates.budget, certificates.network, certificates.noise, certificates.versions)
     lines = [{"certificates": FORMAT, **head}, *(row._asdict() for row in certificates.rows)]
-    return write_atomically(Path(path), "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
+    return write_atomically(Path(path), b"".join(map(_line, lines)))
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, allow_nan=False) + "\n").encode()
 
 
 def budget_from(described: dict[str, Any]) -> Budget:

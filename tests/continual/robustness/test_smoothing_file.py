@@ -133,6 +133,13 @@ def test_a_file_of_another_budget_is_refused(change, named, tmp_path):
         run(tmp_path / "a", **change)
 
 
+def test_noise_of_another_version_of_torch_is_not_mixed_in(tmp_path, monkeypatch):
+    run(tmp_path / "a", images=small_images(7)[:3])
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    with pytest.raises(ValueError, match=r"another noise \(torch .* there, 99.0 now\)"):
+        run(tmp_path / "a")
+
+
 def test_a_file_of_other_images_or_labels_is_refused(tmp_path):
     labels = torch.zeros(7, dtype=torch.long)
     run(tmp_path / "a", labels=labels)
@@ -155,6 +162,10 @@ def test_what_is_no_file_of_certificates_is_refused_and_left_alone(tmp_path):
     for read in (lambda: run(path), lambda: load_certificates(path)):
         with pytest.raises(ValueError, match="is no file of certificates, or a damaged one"):
             read()
+    path.write_text("one line that does not end")
+    with pytest.raises(ValueError, match="is no file of certificates"):
+        run(path)
+    assert path.read_text() == "one line that does not end"
     path.write_text(json.dumps({"certificates": 99}) + "\n")
     with pytest.raises(ValueError, match="format 99 where 1 is read"):
         run(path)
@@ -173,7 +184,8 @@ def test_certificates_survive_their_file(rule, goal, tmp_path):
     found = run(tmp_path / "a", rule=rule, goal=goal, labels=torch.tensor([0, 1, 2, 3, 0, 1, 2]))
     loaded = load_certificates(tmp_path / "a")
     assert loaded == found
-    assert load_certificates(save_certificates(found, tmp_path / "b")) == found
+    assert save_certificates(found, tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+    assert load_certificates(tmp_path / "b") == found
     head = json.loads((tmp_path / "a").read_text().splitlines()[0])
     assert head["budget"] == found.budget.describe()
     assert {"sigma", "n0", "alpha", "seed"} <= set(head["budget"])
