@@ -173,6 +173,16 @@ def test_choice_and_estimate_share_no_draw():
     assert len(torch.unique(copies, dim=0)) == len(copies)
 
 
+def test_each_image_has_noise_of_its_own_that_its_index_names():
+    model, image = half_space(), at_distance(0.1)
+    found = certify(model, image.repeat(200, 1), 0.25, rule=FixedSample(100), batch_size=20_000)
+    spread = found.column("agreeing").std()
+    chance = norm.cdf(0.1 / 0.25)
+    assert 0.8 < spread / (100 * chance * (1 - chance)) ** 0.5 < 1.2  # independent draws; shared ones would give 0
+    again = certify(model, image, 0.25, rule=FixedSample(100), indices=[137])
+    assert again.rows[0] == found.rows[137]
+
+
 def test_noise_has_the_stated_deviation_and_no_mean():
     seen, image = [], small_images(1)
     certify(watched(seen), image, 0.5, rule=FixedSample(10_000), batch_size=5000)
