@@ -47,6 +47,22 @@ def small_network(num_classes=4, seed=0, dtype=torch.float32):
     return model.eval()
 
 
+class Jitter(nn.Module):
+    """Adds noise of its own, from torch's own stream, to the logits of a small network."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = small_network()
+
+    def forward(self, images):
+        logits = self.inner(images)
+        return logits + torch.randn_like(logits)
+
+
+def jittering_target():
+    return Target(Jitter(), stochastic=True)
+
+
 def small_images(number=6, seed=1):
     return torch.rand(number, 1, 4, 4, generator=torch.Generator().manual_seed(seed))
 

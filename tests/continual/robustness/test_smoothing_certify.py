@@ -8,6 +8,7 @@ from contracts.smoothing import (
     Constant,
     at_distance,
     half_space,
+    jittering_target,
     poisson_target,
     small_images,
     small_network,
@@ -192,7 +193,7 @@ def test_noise_has_the_stated_deviation_and_no_mean():
     assert abs(float(noise.std()) / 0.5 - 1) < 5 / (2 * number) ** 0.5
 
 
-@pytest.mark.parametrize("make", [small_network, spiking, poisson_target], ids=["relu", "spiking", "poisson"])
+@pytest.mark.parametrize("make", [small_network, spiking, poisson_target, jittering_target])
 @pytest.mark.parametrize(("rule", "goal"), RULES)
 def test_batches_order_and_neighbours_decide_nothing(make, rule, goal):
     """Same seed, same bits; batch size, order and the other images leave every count as it is."""
