@@ -41,6 +41,18 @@ def test_every_task_gets_a_report_whose_clean_accuracy_is_the_runs(run_folder, c
     assert float((stored.images - stored.origin).abs().max()) <= 0.1 + 1e-6
 
 
+def test_a_run_is_certified_by_the_same_command_and_sigma_has_no_default(run_folder, capsys):
+    folder = run_folder("strategy=naive")
+    few = ["robustness=smoothing", "robustness.smoothing.rule.n=100", "robustness.smoothing.num_samples=5"]
+    assert main(["evaluate", str(folder), *few, "robustness.smoothing.sigma=0.1"]) == 0
+    assert "ACR" in capsys.readouterr().out
+    for task in range(2):
+        place = folder / "robustness" / "smoothing" / f"task_{task:02d}"
+        assert json.loads((place / "certification.json").read_text())["samples"] == 5
+    assert main(["evaluate", str(folder), *few]) == 2
+    assert "sigma" in capsys.readouterr().err
+
+
 def test_with_the_task_known_attacks_stay_among_its_rows(run_folder, tmp_path):
     folder = run_folder("strategy=hlop", "scenario=split", "scenario.mode=task", "scenario.num_tasks=5")
     reports = list(evaluate_run(folder, FEW, tmp_path / "elsewhere"))

@@ -8,7 +8,7 @@ from tiny_runs import StopBeforeTask, assert_same_run, launch, measured, records
 from continual.compose import compose
 from continual.errors import UserError
 from continual.robust_matrices import RobustMatrices, joined
-from continual.robustness import PGD, Evaluation, linf, risks
+from continual.robustness import PGD, Evaluation, FixedSample, Smoothing, linf, risks
 
 PGD3 = Evaluation(linf(0.1), [PGD(3, restarts=1)], num_samples=30)
 OTHER = Evaluation(linf(0.02), [PGD(3, restarts=1)], num_samples=30)
@@ -106,6 +106,17 @@ def test_the_three_risks_obey_their_bounds_and_stability_asks_for_no_label():
     assert found.standard == pytest.approx(float((answers != labels).double().mean()))
     both = evaluation(model, (images, labels))
     assert 1 - both.robust_accuracy == pytest.approx(found.robust, abs=0.01)
+
+
+def test_certificates_are_matrices_too(tmp_path):
+    smoothing = Smoothing(0.1, FixedSample(100), radii=(0.0, 0.05), n0=20, num_samples=20)
+    result = launch(tmp_path, *RELU, "objective=gaussian", "objective.sigma=0.1", robustness={"smoothing": smoothing})
+    found, metrics = matrices(result.folder), measured(result.folder)
+    assert set(found) == {"certified_smoothing_r0", "certified_smoothing_r0.05", "acr_smoothing"}
+    assert metrics["certified_final_smoothing_r0.05"] == pytest.approx(found["certified_smoothing_r0.05"][2].mean())
+    assert metrics["certified_bwt_smoothing_r0"] is not None
+    wanted = np.isfinite(found["acr_smoothing"])
+    assert (found["certified_smoothing_r0.05"][wanted] <= found["certified_smoothing_r0"][wanted]).all()
 
 
 def test_names_put_the_detail_last():
