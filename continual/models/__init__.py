@@ -2,5 +2,6 @@
 
 from continual.models.convolutional import alexnet_style, lenet
 from continual.models.relu_mlp import relu_mlp
+from continual.models.vision_transformer import vision_transformer
 
-__all__ = ["alexnet_style", "lenet", "relu_mlp"]
+__all__ = ["alexnet_style", "lenet", "relu_mlp", "vision_transformer"]

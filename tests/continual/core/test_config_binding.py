@@ -149,6 +149,7 @@ SMALL = {
     "vgg": ("model.plan=[4,pool,4]",),
     "mlp": (),
     "lenet": ("model.channels=[4,4]", "model.kernels=[3,2]", "model.hidden=[8]"),
+    "vision_transformer": ("model.patch=4", "model.width=8", "model.heads=2", "model.inner=8"),
     "alexnet_style": ("model.channels=[4,4]", "model.kernels=[3,2]", "model.hidden=[8]"),
 }
 
