@@ -30,6 +30,12 @@ def test_embedded_data_are_ready_and_the_rest_says_how_to_get_it(tmp_path):
         "mnist5k_heldout",
         "fashion_mnist",
         "mnist",
+        "cifar10",
+        "cifar100",
+        "svhn",
+        "notmnist",
+        "mini_imagenet",
+        "hub",
     ]
     assert entries["mnist5k"].status == entries["digits"].status == "ready"
     assert entries["mnist5k"].where.endswith("mnist_5k.csv.gz")
