@@ -1,4 +1,4 @@
-"""`optimizer_state`: lost or kept where a task ends, whole in the checkpoint (case C27)."""
+"""`optimizer_state`: lost or kept where a task ends, whole in the checkpoint."""
 
 import json
 

@@ -350,7 +350,7 @@ def test_a_path_is_an_output_too(tmp_path):
 
 
 def test_a_list_of_tasks_is_a_sequence_too(own_tasks, tmp_path):
-    """DESIGN: any list of tasks made from arrays can be passed."""
+    """Any list of tasks made from arrays can be passed."""
     result = continual.run(
         ["epochs=1"], tasks=list(own_tasks.tasks), model=foreign_network(), strategy="naive", output=str(tmp_path)
     )

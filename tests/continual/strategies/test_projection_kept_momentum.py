@@ -1,4 +1,4 @@
-"""An optimiser that goes on over tasks carries old gradients, and still no step leaves the projection (invariant 9)."""
+"""An optimiser that goes on over tasks carries old gradients, and still no step leaves the projection."""
 
 import sys
 

@@ -106,7 +106,7 @@ def test_every_arrival_is_held_with_equal_probability():
     assert not too_unlikely(counts / (1 - capacity / length), expected / (1 - capacity / length))
     blocks = counts.reshape(20, 50).sum(1)
     assert not too_unlikely(blocks, expected * 50)
-    # the negative control: a counter restored to the capacity (D5) lets too many late samples in
+    # the negative control: a counter restored to the capacity lets too many late samples in
     damaged = inclusions(200, restored_counter=capacity).reshape(20, 50).sum(1)
     assert too_unlikely(damaged, 200 * capacity / 20)
 
