@@ -38,7 +38,7 @@ def small_data(validation=0.0):
     )
 
 
-NO_NEURONS = ("model=relu", "model=lenet", "model=alexnet", "model=vision")
+NO_NEURONS = ("model=relu", "model=defective", "model=lenet", "model=alexnet", "model=vision")
 PLAIN = ("epochs", "batch_size", "dtype", "evaluate_on", "evaluate_future")
 COMPOSED_BELOW = ("sizes", "schedule")  # other keys are interpolated from these
 

@@ -7,6 +7,8 @@ import torch
 from contracts.attack import generator
 from torch import nn
 
+import continual
+from continual.models import defective_cnn
 from continual.robustness import APGD, Defects, defective, independent_mask, linf, make_defective, shared_mask
 from neuro import LIF
 from neuro.models import cnn, resnet18, vgg
@@ -244,3 +246,21 @@ def test_masks_are_drawn_once():
     make_defective(model, IMAGES, 0.5, generator())
     with pytest.raises(ValueError, match="defective already"):
         make_defective(model, IMAGES, 0.5, generator())
+
+
+def test_the_runner_trains_a_defective_network_and_gives_it_back_with_its_masks(tmp_path):
+    chosen = ["model=defective_cnn", "model.channels=[4,4]", "model.keep=0.25", "model.mask_seed=5", "data=digits"]
+    run = continual.run([*chosen, "scenario.num_tasks=2", "epochs=1", f"output={tmp_path}"], strategy="hlop")
+    masks = [module.mask for module in continual.load(run.folder).modules() if isinstance(module, Defects)]
+    assert [tuple(mask.shape) for mask in masks] == [(4, 8, 8), (4, 4, 4)]
+    assert [int(mask.sum()) for mask in masks] == [64, 16]
+    drawn = independent_mask((4, 8, 8), 0.25, torch.Generator().manual_seed(5))
+    assert torch.equal(masks[0], drawn.bool())
+
+
+def test_masks_are_independent_or_shared():
+    with pytest.raises(ValueError, match="masks must be one of independent, shared"):
+        defective_cnn((8, 8), 10, [4], masks="random")
+    model = defective_cnn((8, 8), 10, [4], nn.ReLU(), 1, masks="shared", stages=1)
+    (site,) = (module for module in model.modules() if isinstance(module, Defects))
+    assert bool((site.mask == site.mask[:1]).all())
